@@ -1,0 +1,107 @@
+"""Configs in and out: dictionaries, YAML files and command lines, all through jsonargparse.
+
+There is one typed reader, so a key that is refused on the command line is refused in a
+file too, and a `config.yaml` that a run left behind starts the same run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from friendly_sam.lab.config import RunConfig
+from friendly_sam.lab.errors import LabError
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """Give the config as plain dictionaries, lists and scalars."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+    result: dict[str, Any] = plain(dataclasses.asdict(config))
+    return result
+
+
+def to_yaml(config: RunConfig) -> str:
+    """Give the config as YAML, fields in the order of the classes."""
+    return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """Give every setting under its dotted name, as the command line spells it."""
+    flat: dict[str, Any] = {}
+    for key, value in to_dict(config).items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{name}": item for name, item in value.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def from_dict(values: Mapping[str, Any], source: str = "the config") -> RunConfig:
+    """Build a config from dictionaries; unknown keys and wrong types are refused."""
+    parser = config_parser()
+    try:
+        return _instantiate(parser, parser.parse_object(dict(values)))
+    except (argparse.ArgumentError, ValueError, TypeError) as error:
+        raise LabError(f"{source}: {one_line(error)}") from error
+
+
+def from_yaml(path: Path) -> RunConfig:
+    """Read a YAML file (safely: it can hold data, never code)."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LabError(f"{path} is not valid YAML: {one_line(error)}") from error
+    if not isinstance(values, dict):
+        raise LabError(f"{path} must hold settings as `key: value`, got {type(values).__name__}")
+    return from_dict(values, str(path))
+
+
+def from_arguments(arguments: Sequence[str], parser: ArgumentParser) -> RunConfig:
+    """Build a config from a command line: `--config FILE` and dotted overrides."""
+    try:
+        return _instantiate(parser, parser.parse_args(list(arguments)))
+    except (argparse.ArgumentError, ValueError, TypeError) as error:
+        raise LabError(one_line(error)) from error
+
+
+def config_parser(start: RunConfig | None = None, **options: Any) -> ArgumentParser:
+    """Make the parser of run settings; `start` gives the values of what is not named."""
+    import jsonargparse
+
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = jsonargparse.ArgumentParser(exit_on_error=False, allow_abbrev=False, **options)
+    parser.add_argument("--config", action="config", help="a YAML file of settings")
+    parser.add_class_arguments(RunConfig)
+    if start is not None:
+        parser.set_defaults(flatten(start))
+    return parser
+
+
+def _instantiate(parser: ArgumentParser, parsed: Any) -> RunConfig:
+    values = parser.instantiate(parsed)
+    return RunConfig(**{f.name: values[f.name] for f in dataclasses.fields(RunConfig)})
+
+
+def one_line(error: BaseException | str) -> str:
+    """Fold a message of several lines into one, without the parser's own jargon."""
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    text = re.sub(r'Parser key "([^"]+)":', r"\1:", text)
+    text = re.sub(r"typing\.Literal\[([^\]]*)\]", r"one of \1", text)
+    text = re.sub(r"<class '(\w+)'>", r"\1", text)
+    return re.sub(r"Expected an? one of", "expected one of", text)
