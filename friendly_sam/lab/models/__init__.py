@@ -1,0 +1,5 @@
+"""Networks by name: those of the paper, small relatives for a CPU, and pretrained ones."""
+
+from friendly_sam.lab.models.registry import MODELS, ModelInfo, build
+
+__all__ = ["MODELS", "ModelInfo", "build"]
