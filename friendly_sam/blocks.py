@@ -1,0 +1,184 @@
+"""Parameters and what belongs to them, gathered into blocks that are worked on together.
+
+All arithmetic of the library runs over blocks with `torch._foreach_*`: a block holds tensors of
+one device, one dtype and one setting, and is small enough that the temporaries of an operation
+are a block's, never the whole model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+Shards = tuple["ProcessGroup", ...]
+"""The process groups over which a tensor is sharded; empty for a tensor that is whole here."""
+
+
+@dataclass(slots=True)
+class Climber:
+    """One parameter that is about to climb, with everything that belongs to it."""
+
+    parameter: Tensor
+    gradient: Tensor
+    backup: Tensor
+    rho: float
+    average: Tensor | None = None
+    updates: int = 0
+    reference: Tensor | None = None
+    scaled: bool = True
+
+
+@dataclass(slots=True)
+class Block:
+    """Tensors that share device, dtype and setting; row i of each list belongs together."""
+
+    rho: float
+    """The radius of these parameters."""
+    updates: int
+    """How many gradients `averages` has taken in."""
+    scaled: bool
+    """Whether a geometry with `only=` reshapes the ball for these parameters."""
+    shards: Shards
+    weights: list[Tensor] = field(default_factory=list)
+    gradients: list[Tensor] = field(default_factory=list)
+    backups: list[Tensor] = field(default_factory=list)
+    averages: list[Tensor] = field(default_factory=list)
+    references: list[Tensor] = field(default_factory=list)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        return self.weights[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.weights[0].device
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of `tensor` that is in this process, as real numbers, sharing its memory."""
+    if is_sharded(tensor):
+        tensor = tensor.to_local()  # type: ignore[attr-defined]
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def shards(tensor: Tensor) -> Shards:
+    """The process groups over which sums over the elements of `tensor` must be reduced."""
+    if not is_sharded(tensor):
+        return ()
+    mesh, placements = tensor.device_mesh, tensor.placements  # type: ignore[attr-defined]
+    return tuple(
+        mesh.get_group(dim) for dim, placement in enumerate(placements) if placement.is_shard()
+    )
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether `tensor` is a DTensor, found out without importing torch.distributed."""
+    return type(tensor) not in (Tensor, Parameter) and hasattr(tensor, "device_mesh")
+
+
+def gather(climbers: Iterable[Climber]) -> list[Block]:
+    """Sort `climbers` into blocks of equal setting, each of at most `_limit` elements."""
+    blocks: list[Block] = []
+    current: dict[tuple[object, ...], tuple[Block, int]] = {}
+    for climber in climbers:
+        rows = [climber.parameter, climber.gradient, climber.backup]
+        optional = (climber.average, climber.reference)
+        rows += [tensor for tensor in optional if tensor is not None]
+        groups = shards(climber.parameter)
+        for piece in _pieces([local(row) for row in rows]):
+            weight = piece[0]
+            setting = (climber.rho, climber.updates, climber.scaled, groups)
+            key = (weight.device, weight.dtype, *setting)
+            block, size = current.get(key, (None, 0))
+            if block is None or size + weight.numel() > _limit(weight.device):
+                block, size = Block(*setting), 0
+                blocks.append(block)
+            current[key] = (block, size + weight.numel())
+            rest = iter(piece[3:])
+            block.weights.append(weight)
+            block.gradients.append(piece[1])
+            block.backups.append(piece[2])
+            if climber.average is not None:
+                block.averages.append(next(rest))
+            if climber.reference is not None:
+                block.references.append(next(rest))
+    return blocks
+
+
+def _limit(device: torch.device) -> int:
+    # On a CPU a block should stay in the last-level cache between the operations on it; elsewhere
+    # the launch of a kernel is what costs, so blocks are as large as a temporary may be.
+    return 2**19 if device.type == "cpu" else 2**24
+
+
+def _pieces(rows: Sequence[Tensor]) -> Iterable[Sequence[Tensor]]:
+    limit = _limit(rows[0].device)
+    if rows[0].numel() <= limit or not all(row.is_contiguous() for row in rows):
+        return [rows]
+    return zip(*(torch.split(row.view(-1), limit) for row in rows), strict=True)
+
+
+def total(
+    blocks: Sequence[Block],
+    sums: Callable[[Block], tuple[Tensor, ...]],
+    count: int,
+    groups: Iterable[Shards] = (),
+) -> Tensor:
+    """Add up `count` scalar sums over blocks and, where tensors are sharded, over processes.
+
+    Args:
+        blocks: what is summed over.
+        sums: from a block its `count` scalar tensors.
+        count: how many they are, for a process that has no block.
+        groups: every way of sharding among the parameters, the same on all processes, so that a
+            process that has no gradient for some of them still takes part in the reduction.
+    """
+    rows = [(block.shards, torch.stack(sums(block))) for block in blocks]
+    device = rows[0][1].device if rows else None
+    dtype = torch.float32
+    for _, row in rows:
+        dtype = torch.promote_types(dtype, row.dtype)
+    added: dict[Shards, Tensor] = {
+        group: torch.zeros(count, device=device, dtype=dtype) for group in groups
+    }
+    for group, row in rows:
+        row = row.to(device=device, dtype=dtype)
+        added[group] = added[group] + row if group in added else row
+    for group, value in added.items():
+        for process_group in group:
+            torch.distributed.all_reduce(value, group=process_group)
+    return torch.stack(list(added.values())).sum(0) if added else torch.zeros(count)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which sums over tensors of `dtype` are accumulated: float32 or wider.
+
+    A float16 norm overflows at 65,504 and a bfloat16 one is off by parts in a thousand.
+    """
+    return torch.promote_types(dtype, torch.float32)
+
+
+def squared_norm(tensors: list[Tensor]) -> Tensor:
+    """The sum of the squares of all elements, a scalar tensor."""
+    norms = torch._foreach_norm(tensors, 2, dtype=wide(tensors[0].dtype))
+    return torch.stack(norms).square().sum()
+
+
+def inner_product(left: list[Tensor], right: list[Tensor]) -> Tensor:
+    """The sum of the products of all elements, a scalar tensor."""
+    accumulate = wide(left[0].dtype)
+    products = [
+        torch.dot(a.reshape(-1).to(accumulate), b.reshape(-1).to(accumulate))
+        for a, b in zip(left, right, strict=True)
+    ]
+    return torch.stack(products).sum()

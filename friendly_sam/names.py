@@ -1,0 +1,25 @@
+"""The names of parameters, as a user knows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+COMPILED = "_orig_mod."
+"""What torch.compile puts before the names of a module that it wraps."""
+
+
+def parameter_names(
+    model: nn.Module | None, param_groups: list[dict[str, Any]]
+) -> dict[Tensor, str]:
+    """Names from `model`, and from groups of an optimizer that was given `named_parameters()`."""
+    names: dict[Tensor, str] = {}
+    for group in param_groups:
+        names.update(zip(group["params"], group.get("param_names", ()), strict=False))
+    if isinstance(model, DistributedDataParallel):
+        model = model.module
+    if model is not None:
+        names.update((parameter, name) for name, parameter in model.named_parameters())
+    return {parameter: name.replace(COMPILED, "") for parameter, name in names.items()}

@@ -1,0 +1,22 @@
+"""What all tests share: one thread (the machine is small and runs several), and the reference data."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_a_seed():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    folder = SHARED / "golden"
+    if not folder.is_dir():
+        pytest.skip("the golden trajectories are not here")
+    return folder
