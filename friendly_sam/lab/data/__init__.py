@@ -1,0 +1,20 @@
+"""Images for training: loaded by name or folder, subset, noised, augmented and batched."""
+
+from friendly_sam.lab.data.augment import Augmentation
+from friendly_sam.lab.data.batches import Batch, Batches
+from friendly_sam.lab.data.catalogue import DATASETS, DatasetInfo
+from friendly_sam.lab.data.dataset import EncodedImages, ImageData, Images, Split
+from friendly_sam.lab.data.load import load
+
+__all__ = [
+    "DATASETS",
+    "Augmentation",
+    "Batch",
+    "Batches",
+    "DatasetInfo",
+    "EncodedImages",
+    "ImageData",
+    "Images",
+    "Split",
+    "load",
+]
