@@ -55,6 +55,8 @@ class DataConfig:
     """Test on this many images (null: all)."""
     image_size: int | None = None
     """Resize images to this many pixels a side (null: the data set's own)."""
+    classes: tuple[int, ...] | None = None
+    """Keep these classes only (null: all); they become 0, 1, ... in this order."""
     label_noise: float = 0.0
     """Share of training labels that are replaced, from 0 to 1."""
     noise_from: Literal["all", "others"] = "all"
@@ -113,8 +115,8 @@ class MethodConfig:
     """A method of `fsam list`; `base` is the base optimizer alone."""
     rho: float | None = None
     """Radius of the ball that the perturbation lies in."""
-    sigma: float | None = None
-    """F-SAM: the share of the gradient's running mean that is taken out."""
+    sigma: float | Literal["projection"] | None = None
+    """F-SAM: how much of the gradient's running mean is taken out (or its projection on it)."""
     decay: float | None = None
     """F-SAM: decay (the paper's lambda) of the gradient's running mean."""
     variant: Literal["paper", "authors", "debiased"] | None = None
@@ -136,7 +138,8 @@ class MethodConfig:
 
     def __post_init__(self) -> None:
         _number("method.rho", self.rho, 0)
-        _number("method.sigma", self.sigma, 0)
+        if not isinstance(self.sigma, str):
+            _number("method.sigma", self.sigma, 0)
         if self.decay is not None and not 0 <= self.decay < 1:
             raise ValueError(f"method.decay must be at least 0 and below 1, got {self.decay}")
         _number("method.eta", self.eta, 0)
@@ -271,6 +274,8 @@ class RunConfig:
                 "method.ascent_batches and method.ascent_fraction exclude each other, got "
                 f"{self.method.ascent_batches} and {self.method.ascent_fraction}"
             )
+        if self.method.replay_rng and self.engine.precision == "fp16":
+            raise ValueError("method.replay_rng does not work with engine.precision fp16")
         if self.engine.micro_batches > self.data.batch_size:
             raise ValueError(
                 f"engine.micro_batches must be at most data.batch_size ({self.data.batch_size}), "

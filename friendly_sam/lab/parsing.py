@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,21 @@ from friendly_sam.lab.errors import LabError
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
+
+FREE = {
+    "output",
+    "data.root",
+    "data.workers",
+    "data.in_memory",
+    "engine.device",
+    "engine.threads",
+    "engine.eval_batch_size",
+    "engine.checkpoint_epochs",
+    "engine.checkpoint_steps",
+    "engine.keep_best",
+    "engine.tensorboard",
+}
+"""Settings that say where and how a run is computed, not which run it is."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -50,9 +66,18 @@ def flatten(config: RunConfig) -> dict[str, Any]:
     return flat
 
 
+def difference(saved: RunConfig, wanted: RunConfig) -> str | None:
+    """Name the first setting in which two configs are different runs; `None`: the same run."""
+    there, here = flatten(saved), flatten(wanted)
+    for key, value in here.items():
+        if key not in FREE and there[key] != value:
+            return f"{key} is {there[key]} there and {value} here"
+    return None
+
+
 def from_dict(values: Mapping[str, Any], source: str = "the config") -> RunConfig:
     """Build a config from dictionaries; unknown keys and wrong types are refused."""
-    parser = config_parser()
+    parser = _plain_parser()
     try:
         return _instantiate(parser, parser.parse_object(dict(values)))
     except (argparse.ArgumentError, ValueError, TypeError) as error:
@@ -91,6 +116,11 @@ def config_parser(start: RunConfig | None = None, **options: Any) -> ArgumentPar
     if start is not None:
         parser.set_defaults(flatten(start))
     return parser
+
+
+@functools.cache
+def _plain_parser() -> ArgumentParser:
+    return config_parser()
 
 
 def _instantiate(parser: ArgumentParser, parsed: Any) -> RunConfig:

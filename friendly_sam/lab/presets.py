@@ -39,7 +39,7 @@ CIFAR_METHODS = ("sgd", "asam", "fishersam", "sam", "fsam", "fasam")
 IMAGENET_METHODS = ("sgd", "asam", "sam", "fsam")
 TRANSFER_METHODS = ("adamw", "sam", "fsam")
 
-TRANSFER_SETS = ("cifar10", "cifar100", "stanford_cars", "oxford_pets", "flowers102")
+TRANSFER_SETS = ("cifar10", "cifar100", "cars", "pets", "flowers")
 """Table 5."""
 
 SMALL = {"sgd": None, "sam": 0.2, "fsam": 0.2}
@@ -103,7 +103,7 @@ def _digits(network: str, method: str) -> RunConfig:
 
 
 def _cifar_small(data: str, method: str) -> RunConfig:
-    """An over-parameterised network on 2,000 small images with 40 % label noise."""
+    """Give an over-parameterised network 2,000 small images with 40 % label noise."""
     return RunConfig(
         data=DataConfig(
             name=data, train_size=2000, image_size=16, label_noise=0.4, batch_size=128, flip=True

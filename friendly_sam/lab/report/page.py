@@ -1,0 +1,125 @@
+"""One self-contained HTML page: no script, no request, light and dark, fit for a phone."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.report.plots import Chart, draw
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --ground: #ffffff; --line: #d0d7de;
+  --soft: #57606a; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --ground: #0d1117; --line: #3d444d; --soft: #9198a1; } }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--ground);
+  max-width: 52rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+.lead { font-size: 1.08rem; border-left: 4px solid #0072b2; padding-left: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
+th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+th { color: var(--soft); font-weight: 600; }
+figure { margin: 1rem 0; } img { width: 100%; height: auto; }
+figcaption, footer { color: var(--soft); font-size: .9rem; }
+footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem; }
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of text under headings."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading with a table, a chart and words, each if it is there."""
+
+    title: str
+    text: str = ""
+    table: Table | None = None
+    chart: Chart | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A report."""
+
+    title: str
+    lead: str = ""
+    """The one sentence to take away."""
+    sections: Sequence[Section] = field(default_factory=tuple)
+    footer: str = ""
+
+
+def render(page: Page) -> str:
+    """Give the page as HTML; every text in it is escaped."""
+    body = [f"<h1>{escape(page.title)}</h1>"]
+    if page.lead:
+        body.append(f'<p class="lead">{escape(page.lead)}</p>')
+    for section in page.sections:
+        body.append(f"<section><h2>{escape(section.title)}</h2>")
+        if section.text:
+            body.append(f"<p>{escape(section.text)}</p>")
+        if section.chart is not None:
+            body.append(_figure(section.chart))
+        if section.table is not None:
+            body.append(_table(section.table))
+        body.append("</section>")
+    if page.footer:
+        body.append(f"<footer>{escape(page.footer)}</footer>")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(page.title)}</title><style>{_STYLE}</style></head>\n<body>"
+        + "\n".join(body)
+        + "</body></html>\n"
+    )
+
+
+def write(page: Page, path: Path) -> list[Path]:
+    """Write the page, and each chart beside it as PNG and SVG; give all paths."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    paths = [path]
+    write_atomically(path, render(page))
+    charts = [section.chart for section in page.sections if section.chart is not None]
+    for number, chart in enumerate(charts, start=1):
+        stem = path.stem if len(charts) == 1 else f"{path.stem}-{number}"
+        for kind in ("png", "svg"):
+            target = path.with_name(f"{stem}.{kind}")
+            write_atomically(target, draw(chart, kind=kind))
+            paths.append(target)
+    return paths
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _figure(chart: Chart) -> str:
+    light, dark = (_uri(draw(chart, kind="svg", theme=theme)) for theme in ("light", "dark"))
+    text = escape(chart.description or chart.title, quote=True)
+    return (
+        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img src="{light}" alt="{text}" width="1152" height="704"></picture></figure>'
+    )
+
+
+def _uri(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()

@@ -1,0 +1,130 @@
+"""Pictures: one look for all of them, light and dark, safe for colour-blind readers.
+
+Colours are those of Okabe and Ito (2008); a method keeps its colour and its marker in every
+picture, so nothing is told by colour alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Theme = Literal["light", "dark"]
+
+_INK = {"light": ("#1b1f24", "#d0d7de", "#ffffff"), "dark": ("#e6edf3", "#3d444d", "#0d1117")}
+"""Text, grid and ground of each theme."""
+
+_METHODS = ("SGD", "AdamW", "SAM", "F-SAM", "ASAM", "F-ASAM", "FisherSAM", "F-FisherSAM")
+_COLOURS = {
+    "light": ["#5f6b76", "#5f6b76", "#d55e00", "#0072b2", "#e69f00", "#56b4e9", "#009e73"],
+    "dark": ["#a3adb8", "#a3adb8", "#ff8a3d", "#4db2ec", "#f2b93b", "#8fd3f7", "#2fd1a5"],
+}
+_EXTRA = {"light": "#cc79a7", "dark": "#e39cc4"}
+_MARKERS = ("D", "D", "s", "o", "^", "v", "P", "X")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One line of a chart."""
+
+    label: str
+    """Its name in the legend."""
+    x: Sequence[float]
+    """Where the points are."""
+    y: Sequence[float]
+    """Their heights."""
+    error: Sequence[float] | None = None
+    """Half the height of the band around them."""
+    points: bool = True
+    """Mark each point (few of them) or not (many)."""
+    family: str = ""
+    """The method whose colour it takes (default: the label)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart of lines."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    log_x: bool = False
+    """Spread x out by ratios, with a tick at each value."""
+    description: str = ""
+    """What it shows, for those who cannot see it."""
+
+
+def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -> bytes:
+    """Draw a chart."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    ink, grid, ground = _INK[theme]
+    style: dict[Any, Any] = {
+        "font.size": 11,
+        "font.family": "sans-serif",
+        "svg.fonttype": "path",
+        "svg.hashsalt": "friendly-sam",
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": ink,
+        "xtick.color": ink,
+        "ytick.color": ink,
+    }
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(7.2, 4.4), dpi=160, facecolor=ground, layout="constrained")
+        axes = figure.add_subplot(facecolor=ground)
+        for index, series in enumerate(chart.series):
+            _line(axes, series, index, theme)
+        if chart.log_x:
+            _log_ticks(axes, sorted({x for series in chart.series for x in series.x}))
+        axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
+        axes.set_title(chart.title, loc="left", fontweight="bold", fontsize=12)
+        axes.grid(color=grid, linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        if chart.series:
+            axes.legend(frameon=False)
+        buffer = io.BytesIO()
+        # Without a date two runs of the same report are the same file.
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(buffer, format=kind, facecolor=ground, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _line(axes: Any, series: Series, index: int, theme: Theme) -> None:
+    family = series.family or series.label
+    known = _METHODS.index(family) if family in _METHODS else None
+    cycle = [*_COLOURS[theme], _EXTRA[theme]]
+    colour = cycle[known] if known is not None else cycle[(index + 2) % len(cycle)]
+    marker = _MARKERS[known if known is not None else (index + 2) % len(_MARKERS)]
+    flat = len(series.x) > 1 and family in ("SGD", "AdamW") and series.points
+    axes.plot(
+        series.x,
+        series.y,
+        color=colour,
+        marker=marker if series.points and not flat else None,
+        linestyle="--" if flat else "-",
+        markersize=6,
+        linewidth=2,
+        label=series.label,
+    )
+    if series.error is not None:
+        low = [y - e for y, e in zip(series.y, series.error, strict=True)]
+        high = [y + e for y, e in zip(series.y, series.error, strict=True)]
+        axes.fill_between(series.x, low, high, color=colour, alpha=0.16, linewidth=0)
+        if series.points and not flat:
+            axes.errorbar(
+                series.x, series.y, yerr=series.error, fmt="none", ecolor=colour, capsize=3
+            )
+
+
+def _log_ticks(axes: Any, values: list[float]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
