@@ -1,0 +1,175 @@
+"""Promises 1 and 2: the weights come back bit for bit, whatever happens."""
+
+import itertools
+import os
+import signal
+
+import pytest
+import torch
+from family import BASES, FAMILY, assert_same, closure_of, momentum, network, weights
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from friendly_sam import FriendlySAM
+from friendly_sam.perturbation import uninterrupted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("method", FAMILY)
+def test_the_weights_come_back_bit_for_bit_in_the_same_storage(method, dtype):
+    model = network(dtype)
+    optimizer = FAMILY[method](momentum(model.parameters()))
+    for seed in range(3):  # the first step of some directions does not move
+        closure_of(model, seed)()
+        before, places = weights(model), [p.data_ptr() for p in model.parameters()]
+        with optimizer.perturbed():
+            inside = weights(model)
+            assert [p.data_ptr() for p in model.parameters()] == places
+        assert_same(weights(model), before)
+        assert [p.data_ptr() for p in model.parameters()] == places
+    assert any(not torch.equal(a, b) for a, b in zip(inside, before, strict=True))
+
+
+class Broken(Exception):
+    pass
+
+
+def failing(closure, on_call, error):
+    calls = itertools.count(1)
+
+    def wrapped():
+        if next(calls) == on_call:
+            raise error
+        return closure()
+
+    return wrapped
+
+
+def state_of(optimizer):
+    return [x.clone() for s in optimizer.base.state.values() for x in s.values() if x is not None]
+
+
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
+@pytest.mark.parametrize("failing_pass", [1, 2])
+@pytest.mark.parametrize("method", FAMILY)
+def test_an_exception_in_a_pass_leaves_weights_and_base_state(method, failing_pass, error):
+    model = network(batchnorm=True)
+    optimizer = FAMILY[method](BASES["AdamW"](model.parameters()), model=model)
+    for seed in range(2):
+        optimizer.step(closure_of(model, seed))
+    before, state = weights(model), state_of(optimizer)
+    with pytest.raises(error):
+        optimizer.step(failing(closure_of(model, 2), failing_pass, error))
+    assert_same(weights(model), before)
+    assert_same(state_of(optimizer), state)
+    assert model[1].track_running_stats
+    optimizer.step(closure_of(model, 3))  # and the optimizer is usable
+
+
+def test_an_exception_inside_perturbed_leaves_the_weights():
+    model = network()
+    optimizer = FriendlySAM(momentum(model.parameters()))
+    closure_of(model, 0)()
+    before = weights(model)
+    with pytest.raises(Broken), optimizer.perturbed():
+        raise Broken
+    assert_same(weights(model), before)
+
+
+def test_an_exception_between_perturbed_and_step_leaves_the_weights():
+    model = network()
+    optimizer = FriendlySAM(momentum(model.parameters()))
+    before = weights(model)
+    closure_of(model, 0)()
+    with pytest.raises(Broken):
+        with optimizer.perturbed():
+            closure_of(model, 0)()
+        raise Broken
+    assert_same(weights(model), before)
+    optimizer.step()
+    assert any(not torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
+
+
+class FailsAtOperation(TorchDispatchMode):
+    def __init__(self, number):
+        super().__init__()
+        self.left = number
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("method", FAMILY)
+def test_a_fault_at_any_operation_of_the_ascent_leaves_the_weights(method):
+    """Every single tensor operation of entering and leaving fails once."""
+    for number in itertools.count(1):
+        torch.manual_seed(0)
+        model = network()
+        optimizer = FAMILY[method](momentum(model.parameters()))
+        for seed in range(2):
+            optimizer.step(closure_of(model, seed))
+        closure_of(model, 2)()
+        before = weights(model)
+        context = optimizer.perturbed()
+        try:
+            with FailsAtOperation(number):
+                context.__enter__()
+        except KeyboardInterrupt:
+            assert_same(weights(model), before)
+            optimizer.step(closure_of(model, 3))
+            continue
+        context.__exit__(None, None, None)
+        assert_same(weights(model), before)
+        assert number > 5
+        return
+
+
+def test_ctrl_c_waits_until_the_weights_are_whole():
+    """A real signal, sent while the weights are on their way back."""
+    reached = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        reached.append(True)
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_during_the_ascent_leaves_the_weights_and_a_whole_average():
+    class Interrupts(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            os.kill(os.getpid(), signal.SIGINT)
+            return func(*args, **(kwargs or {}))
+
+    model = network()
+    optimizer = FriendlySAM(momentum(model.parameters()))
+    closure_of(model, 0)()
+    before = weights(model)
+    taken_in = [torch.zeros_like(p).lerp(p.grad, 1 - 0.9) for p in model.parameters()]
+    with pytest.raises(KeyboardInterrupt), Interrupts():
+        optimizer.perturbed().__enter__()
+    assert_same(weights(model), before)
+    assert_same(optimizer.memory.averages.values(), taken_in)
+    assert set(optimizer.memory.updates.values()) == {1}
+
+
+def test_perturbed_cannot_be_nested():
+    model = network()
+    optimizer = FriendlySAM(momentum(model.parameters()))
+    closure_of(model, 0)()
+    before = weights(model)
+    with pytest.raises(RuntimeError, match="cannot be nested"), optimizer.perturbed():
+        with optimizer.perturbed():
+            pass
+    assert_same(weights(model), before)
+
+
+def test_a_step_inside_perturbed_is_refused():
+    model = network()
+    optimizer = FriendlySAM(momentum(model.parameters()))
+    closure_of(model, 0)()
+    before = weights(model)
+    with pytest.raises(RuntimeError, match="leave the context first"), optimizer.perturbed():
+        optimizer.step()
+    assert_same(weights(model), before)
