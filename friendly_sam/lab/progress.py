@@ -1,0 +1,161 @@
+"""Progress for people: bars with time left on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from friendly_sam.lab.config import RunConfig
+
+
+class RunProgress:
+    """Shows one run: a bar over all steps, and a line an epoch. A `Listener` of the engine."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.epochs = config.epochs
+        self.started = time.monotonic()
+        self.first: float | None = None
+        self.bar = _bars() if sys.stderr.isatty() else None
+        self.task: Any = None
+
+    def __enter__(self) -> RunProgress:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def step(self, epoch: int, batch: int, batches: int) -> None:
+        """Move the bar."""
+        if self.bar is None:
+            return
+        total, done = self.epochs * batches, (epoch - 1) * batches + batch
+        if self.task is None:
+            self.task = self.bar.add_task("", total=total, completed=done)
+        self.bar.update(self.task, completed=done, description=f"epoch {epoch}/{self.epochs}")
+
+    def epoch(self, metrics: dict[str, float]) -> None:
+        """Print the metrics of an epoch."""
+        parts = [
+            f"epoch {int(metrics['epoch']):>{len(str(self.epochs))}}/{self.epochs}",
+            f"train loss {metrics['train_loss']:.4f}",
+            f"train {metrics['train_accuracy']:6.2f} %",
+        ]
+        if "validation_accuracy" in metrics:
+            parts.append(f"validation {metrics['validation_accuracy']:6.2f} %")
+        parts.append(f"test {metrics['test_accuracy']:6.2f} %")
+        parts.append(f"{metrics['seconds']:.1f} s")
+        line = "  ".join(parts)
+        if self.bar is not None:
+            self.bar.console.print(line, highlight=False)
+        else:
+            print(line, flush=True)
+
+
+class GridProgress:
+    """Shows many runs: a bar over all their work, and one for each run under way.
+
+    Args:
+        work: what each run will cost, in any unit, by the run's name.
+        verbose: without a terminal, print a line for each run that ends.
+    """
+
+    def __init__(self, work: dict[str, float], *, verbose: bool = True) -> None:
+        self.work = work
+        self.shares = dict.fromkeys(work, 0.0)
+        self.ended = 0
+        self.skipped = 0.0
+        self.verbose = verbose
+        self.started = time.monotonic()
+        self.bar = _bars() if sys.stderr.isatty() else None
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> GridProgress:
+        if self.bar is not None:
+            self.tasks[""] = self.bar.add_task("all runs", total=sum(self.work.values()))
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def advance(self, name: str, share: float) -> None:
+        """Note that a run has done this share of its work."""
+        self.shares[name] = share
+        if self.bar is None:
+            return
+        if name not in self.tasks:
+            self.tasks[name] = self.bar.add_task(name, total=1.0)
+        self.bar.update(self.tasks[name], completed=share)
+        self.bar.update(self.tasks[""], completed=self._done())
+
+    def skip(self, name: str) -> None:
+        """Note a run that was finished before."""
+        self.ended += 1
+        self.shares[name] = 1.0
+        self.skipped += self.work[name]
+
+    def end(self, name: str, result: str) -> None:
+        """Note that a run has ended."""
+        self.ended += 1
+        self.shares[name] = 1.0
+        if self.bar is not None:
+            if name in self.tasks:
+                self.bar.remove_task(self.tasks.pop(name))
+            self.bar.update(self.tasks[""], completed=self._done())
+        elif self.verbose:
+            left = f", about {_span(self.left())} left" if self.ended < len(self.work) else ""
+            print(f"[{self.ended}/{len(self.work)}] {name}: {result}{left}", flush=True)
+
+    def _done(self) -> float:
+        return sum(self.work[name] * share for name, share in self.shares.items())
+
+    def left(self) -> float:
+        """Estimate the seconds left, from the work done in this session so far."""
+        done = self._done() - self.skipped
+        rest = sum(self.work.values()) - self._done()
+        return (time.monotonic() - self.started) * rest / done if done > 0 else float("nan")
+
+
+def _span(seconds: float) -> str:
+    if seconds != seconds:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (
+        f"{hours} h {minutes} min"
+        if hours
+        else f"{minutes} min {rest} s"
+        if minutes
+        else f"{rest} s"
+    )
+
+
+def _bars() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
