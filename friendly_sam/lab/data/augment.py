@@ -115,10 +115,13 @@ class Augmentation:
         height, width = images.shape[-2:]
         y, x = torch.arange(height), torch.arange(width)
         top, left = draws.top.unsqueeze(1), draws.left.unsqueeze(1)
-        rows = (y >= top) & (y < top + self.cutout) & draws.cut.unsqueeze(1)
-        columns = (x >= left) & (x < left + self.cutout)
-        inside = rows.unsqueeze(2) & columns.unsqueeze(1)
-        keep = (~inside).to(images.device, images.dtype, non_blocking=True)
+        rows = (y < top) | (y >= top + self.cutout) | ~draws.cut.unsqueeze(1)
+        columns = (x < left) | (x >= left + self.cutout)
+        # 1 where the row or the column is outside the square; multiplying beats masked filling.
+        rows, columns = (
+            kept.to(images.device, images.dtype, non_blocking=True) for kept in (rows, columns)
+        )
+        keep = torch.maximum(rows.unsqueeze(2), columns.unsqueeze(1))
         return images.mul_(keep.unsqueeze(1))
 
 

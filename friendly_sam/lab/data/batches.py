@@ -143,7 +143,7 @@ class Batches:
             for indices in chosen:
                 yield self._pixels.index_select(0, indices.to(self._device, non_blocking=True))
             return
-        keys = [[Key(epoch, index) for index in indices.tolist()] for indices in chosen]
+        keys = ([Key(epoch, index) for index in indices.tolist()] for indices in chosen)
         pin_memory = self._device.type == "cuda"
         for images in self._decoded.batches(keys, workers=self._workers, pin_memory=pin_memory):
             yield images.to(self._device, non_blocking=True)

@@ -32,7 +32,7 @@ DATASETS: dict[str, DatasetInfo] = {
         hub=None,
         classes=10,
         mean=(0.3053,),
-        std=(0.3761,),
+        std=(0.3759,),
     ),
     "cifar10": DatasetInfo(
         description="CIFAR-10: 50,000 + 10,000 images of 32x32",

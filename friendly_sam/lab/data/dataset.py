@@ -32,7 +32,7 @@ class EncodedImages:
     ) -> None:
         self._rows = rows
         self._positions = positions
-        self._channels = channels
+        self.channels = channels
         self._split = split
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class EncodedImages:
     def __getitem__(self, index: int) -> Image:
         row = int(self._positions[index])
         what = f"image {row} of the {self._split} split"
-        return with_channels(open_picture(self._rows[row], what=what), self._channels)
+        return with_channels(open_picture(self._rows[row], what=what), self.channels)
 
 
 Images: TypeAlias = Tensor | EncodedImages

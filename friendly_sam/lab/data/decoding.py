@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -28,11 +28,11 @@ class Key(NamedTuple):
     """Which image, and for which epoch."""
 
     epoch: int
-    index: int
+    position: int
 
 
 class Decoded(Dataset[Tensor | str]):
-    """uint8 images [C, S, S] by key; a pure function of (seed, epoch, index).
+    """uint8 images [C, S, S] by key; a pure function of (seed, epoch, position).
 
     An image that cannot be decoded gives the message of its error, since an exception that crosses
     from a worker process arrives as a page of traceback.
@@ -54,13 +54,13 @@ class Decoded(Dataset[Tensor | str]):
 
     def __getitem__(self, key: Key) -> Tensor | str:
         try:
-            picture = self._images[key.index]
+            picture = self._images[key.position]
         except (ValueError, OSError) as error:
             return str(error)
         if self._augment is None:
             resized = round(self._size * TEST_SCALE)
             return to_tensor(fit_square(picture, self._size, resized=resized))
-        generator = generator_for("picture", self._seed, key.epoch, key.index)
+        generator = generator_for("picture", self._seed, key.epoch, key.position)
         pixels = to_tensor(
             random_resized_crop(
                 picture, self._size, smallest=self._augment.smallest_crop, generator=generator
@@ -70,7 +70,7 @@ class Decoded(Dataset[Tensor | str]):
         return pixels.flip(-1) if flip else pixels
 
     def batches(
-        self, batches: Sequence[Sequence[Key]], *, workers: int, pin_memory: bool
+        self, batches: Iterable[list[Key]], *, workers: int, pin_memory: bool
     ) -> Iterator[Tensor]:
         """Decode batch after batch, ahead of need where there are workers.
 
@@ -81,7 +81,7 @@ class Decoded(Dataset[Tensor | str]):
             self,
             batch_sampler=batches,
             num_workers=workers,
-            collate_fn=_stack,
+            collate_fn=self._stack,
             pin_memory=pin_memory,
             generator=torch.Generator(),  # else the loader draws from torch's global one
         )
@@ -90,14 +90,16 @@ class Decoded(Dataset[Tensor | str]):
                 raise ValueError(batch)
             yield batch
 
-
-def _stack(images: Sequence[Tensor | str]) -> Tensor | str:
-    pixels: list[Tensor] = []
-    for image in images:
-        if isinstance(image, str):
-            return image
-        pixels.append(image)
-    return torch.stack(pixels) if pixels else torch.empty(0)
+    def _stack(self, images: Sequence[Tensor | str]) -> Tensor | str:
+        pixels: list[Tensor] = []
+        for image in images:
+            if isinstance(image, str):
+                return image
+            pixels.append(image)
+        if not pixels:
+            shape = (0, self._images.channels, self._size, self._size)
+            return torch.empty(shape, dtype=torch.uint8)
+        return torch.stack(pixels)
 
 
 def random_resized_crop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,15 +76,18 @@ def open_folder(root: Path) -> dict[str, Source]:
         files = _parquet_files(folder)
         if files:
             _need_train(root, files)
-            for file in (file for group in files.values() for file in group):
-                _check_parquet(file)
+            for split, group in files.items():
+                if group and not sum(_rows_of_parquet(file) for file in group):
+                    raise ValueError(f"the {split} split in {str(root)!r} is empty")
             return _open("parquet", root, data_files=_names(files))
     folders = {
         split: [root / name for name in names if (root / name).is_dir()]
         for split, names in SPLITS.items()
     }
     _need_train(root, folders)
-    patterns = {split: [f"{found[0]}/**"] for split, found in folders.items() if found}
+    patterns = {
+        split: [f"{glob.escape(str(found[0]))}/**"] for split, found in folders.items() if found
+    }
     return _open("imagefolder", root, data_files=patterns, drop_labels=False)
 
 
@@ -132,16 +136,18 @@ def _need_train(root: Path, found: dict[str, list[Path]]) -> None:
 
 
 def _names(files: dict[str, list[Path]]) -> dict[str, list[str]]:
-    return {split: [str(file) for file in group] for split, group in files.items() if group}
+    return {
+        split: [glob.escape(str(file)) for file in group] for split, group in files.items() if group
+    }
 
 
-def _check_parquet(file: Path) -> None:
-    """Read the footer, so that a cut-off file is named before anything is cached."""
+def _rows_of_parquet(file: Path) -> int:
+    """Count rows by the footer, so that a cut-off file is named before anything is cached."""
     import pyarrow
     from pyarrow import parquet
 
     try:
-        parquet.ParquetFile(file).close()
+        return int(parquet.read_metadata(file).num_rows)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(
             f"parquet file {str(file)!r} is damaged or cut off: {_first_line(error)}"
@@ -150,7 +156,7 @@ def _check_parquet(file: Path) -> None:
 
 def _open(builder: str, root: Path, **options: Any) -> dict[str, Source]:
     datasets = _datasets()
-    with _no_progress_bars(datasets):
+    with _quiet(datasets):
         try:
             tables = datasets.load_dataset(builder, **options)
         except Exception as error:  # Arrow, fsspec and datasets each raise their own
@@ -161,14 +167,16 @@ def _open(builder: str, root: Path, **options: Any) -> dict[str, Source]:
 
 
 @contextmanager
-def _no_progress_bars(datasets: Any) -> Iterator[None]:
-    """Hide the bars of what takes a second: the lab shows its own."""
-    shown = datasets.are_progress_bars_disabled()
+def _quiet(datasets: Any) -> Iterator[None]:
+    """Hide progress bars of what takes a second, and log lines that say what an error will say."""
+    disabled, verbosity = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
     try:
         yield
     finally:
-        if not shown:
+        datasets.logging.set_verbosity(verbosity)
+        if not disabled:
             datasets.enable_progress_bars()
 
 
