@@ -81,6 +81,26 @@ def test_batches_depend_on_seed_and_epoch_alone(kind: str, request: pytest.Fixtu
     assert not same(batch, first(2, 2))
 
 
+def test_every_epoch_and_every_seed_has_an_order_of_its_own(digits: ImageData) -> None:
+    orders = set()
+    for seed in (0, 1):
+        batches = Batches(digits.train, digits, batch_size=203, train=True, seed=seed)
+        orders |= {tuple(next(batches.epoch(epoch)).indices.tolist()) for epoch in (0, 1, 2)}
+    assert len(orders) == 6
+
+
+def test_a_picture_is_cropped_anew_in_every_epoch(pictures: ImageData) -> None:
+    crops = set()
+    for seed in (0, 1):
+        batches = Batches(
+            pictures.train, pictures, batch_size=11, train=True, augment=Augmentation(), seed=seed
+        )
+        for epoch in (0, 1):
+            batch = next(batches.epoch(epoch))
+            crops.add(batch.images[batch.indices == 3].numpy().tobytes())
+    assert len(crops) == 4
+
+
 @pytest.mark.parametrize("kind", ["digits", "pictures"])
 @pytest.mark.parametrize("train", [True, False])
 def test_going_on_in_the_middle_of_an_epoch_changes_nothing(
