@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from friendly_sam.batchnorm import frozen_statistics
-from friendly_sam.blocks import Block, Climber, Shards, gather, is_sharded, shards
+from friendly_sam.blocks import Climber, Shards, gather, is_sharded, shards
 from friendly_sam.checks import check_base, check_count, check_model, check_number
 from friendly_sam.directions import Direction
 from friendly_sam.geometries import Geometry
 from friendly_sam.memory import Memory
 from friendly_sam.names import parameter_names
-from friendly_sam.perturbation import climb, descend, gradient_norms, uninterrupted
+from friendly_sam.perturbation import Moved, climb, descend, gradient_norms, uninterrupted
 from friendly_sam.randomness import random_state
 
 Closure = Callable[[], Any]
@@ -111,7 +111,7 @@ class SharpnessAware(Optimizer):
         self.replay_rng = replay_rng
         self.radius_key = "ascent_rho" if "rho" in base.defaults else "rho"
         self.memory = Memory()
-        self._moved: list[Block] = []
+        self._moved: list[Moved] = []
         self._inside = False
         self._ascended = False
         self._warned = False
@@ -120,11 +120,11 @@ class SharpnessAware(Optimizer):
             check_number(f'param_groups[{index}]["{self.radius_key}"]', radius, at_least=0)
         if not sync_ascent:
             self._check_local_ascent()
+        self._scaled = self._find_scaled()
         super().__init__(
             base.param_groups, {**base.defaults, self.radius_key: float(rho), CLOCK: 0}
         )
         self._share()
-        self._scaled = self._find_scaled()
 
     # -- what a training loop calls ---------------------------------------------------------
 
@@ -437,14 +437,15 @@ class SharpnessAware(Optimizer):
         only = self.geometry.only
         if only is None:
             return None
-        names = parameter_names(self.model, self.param_groups)
-        missing = sum(parameter not in names for parameter in self._parameters())
+        names = parameter_names(self.model, self.base.param_groups)
+        parameters = [p for group in self.base.param_groups for p in group["params"]]
+        missing = sum(parameter not in names for parameter in parameters)
         if missing:
             raise ValueError(
                 f"only={only!r} picks parameters by name, but {missing} of them have none: pass "
                 "model=, or build the base optimizer with model.named_parameters()"
             )
-        return {parameter for parameter in self._parameters() if only(names[parameter])}
+        return {parameter for parameter in parameters if only(names[parameter])}
 
     def _check_local_ascent(self) -> None:
         if not callable(getattr(self.model, "no_sync", None)):

@@ -21,13 +21,16 @@ from friendly_sam.geometries import Euclidean, Geometry
 ROUNDING = 16
 """A direction with ||d|| <= 16 eps(dtype) ||g|| is rounding noise and counts as zero."""
 
+Moved = tuple[list[Tensor], list[Tensor]]
+"""Weights that are at w + ε, and w. Nothing else is kept until they are back."""
+
 
 def climb(
     blocks: Sequence[Block],
     direction: Direction,
     geometry: Geometry,
     *,
-    moved: list[Block],
+    moved: list[Moved],
     groups: Sequence[Shards] = (),
     inverse_scale: Tensor | None = None,
 ) -> bool:
@@ -43,8 +46,8 @@ def climb(
         blocks: what climbs.
         direction: gives d.
         geometry: gives T.
-        moved: takes each block as soon as its weights may have moved; it is to be given to
-            `descend`, also when this function raises.
+        moved: takes weights and their backups as soon as they may have moved; it is to be given
+            to `descend`, also when this function raises.
         groups: every way of sharding among the parameters (see `friendly_sam.blocks.total`).
         inverse_scale: what the gradients are multiplied with first (the scale of a GradScaler).
 
@@ -87,15 +90,15 @@ def climb(
 
     for block in blocks:
         torch._foreach_copy_(block.backups, block.weights)
-        moved.append(block)
+        moved.append((block.weights, block.backups))
         _add_scaled_(block.weights, block.gradients, inverse_norm.to(block.device) * block.rho)
     return True
 
 
-def descend(moved: list[Block]) -> None:
+def descend(moved: list[Moved]) -> None:
     """Bring back the weights that `climb` moved, bit for bit, in the same storage."""
     while moved:
-        torch._foreach_copy_(moved[-1].weights, moved[-1].backups)
+        torch._foreach_copy_(*moved[-1])
         moved.pop()
 
 

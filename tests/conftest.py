@@ -1,4 +1,4 @@
-"""What all tests share: one thread (the machine is small and runs several), and the reference data."""
+"""What all tests share: one thread each, a seed, and the reference data."""
 
 from pathlib import Path
 

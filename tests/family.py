@@ -20,9 +20,7 @@ FAMILY = {
     "F-SAM": FriendlySAM,
     "F-SAM authors": lambda base, rho=0.05, **o: FriendlySAM(base, rho, variant="authors", **o),
     "F-SAM debiased": lambda base, rho=0.05, **o: FriendlySAM(base, rho, variant="debiased", **o),
-    "F-SAM projection": lambda base, rho=0.05, **o: FriendlySAM(
-        base, rho, sigma="projection", **o
-    ),
+    "F-SAM projection": lambda base, rho=0.05, **o: FriendlySAM(base, rho, sigma="projection", **o),
     "F-ASAM": lambda base, rho=0.5, **o: FriendlySAM(base, rho, geometry=ParameterScaled(), **o),
     "F-FisherSAM": lambda base, rho=0.1, **o: FriendlySAM(
         base, rho, geometry=DiagonalFisher(), **o

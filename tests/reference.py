@@ -6,7 +6,9 @@ import torch
 class Reference:
     """One ascent at a time: `perturbation(weights, gradients)` gives ε, a list of tensors."""
 
-    def __init__(self, rho, *, sigma=None, decay=0.9, variant="paper", geometry="euclidean", eta=0.0):
+    def __init__(
+        self, rho, *, sigma=None, decay=0.9, variant="paper", geometry="euclidean", eta=0.0
+    ):
         self.rho, self.sigma, self.decay, self.variant = rho, sigma, decay, variant
         self.geometry, self.eta = geometry, eta
         self.m, self.t = None, 0

@@ -44,9 +44,7 @@ CASES = {
     "authors-friendly-sgd": ("sgd", lambda b, m: FriendlySAM(b, 0.1, variant="authors")),
     "authors-friendly-sigma0.5-adaptive-sgd": (
         "sgd",
-        lambda b, m: FriendlySAM(
-            b, 1.0, sigma=0.5, decay=0.6, variant="authors", geometry=FULL
-        ),
+        lambda b, m: FriendlySAM(b, 1.0, sigma=0.5, decay=0.6, variant="authors", geometry=FULL),
     ),
     "davda54-sam-sgd": ("sgd", lambda b, m: SAM(b)),
     "davda54-asam-sgd": ("sgd", lambda b, m: ASAM(b, 2.0, eta=0.0)),

@@ -208,5 +208,7 @@ def test_the_average_can_be_kept_in_another_dtype():
         results[dtype] = optimizer.memory.averages
         kept = next(iter(optimizer.memory.averages.values()))
         assert kept.dtype == (dtype or torch.float32)
-    for exact, rounded in zip(results[None].values(), results[torch.bfloat16].values(), strict=True):
+    for exact, rounded in zip(
+        results[None].values(), results[torch.bfloat16].values(), strict=True
+    ):
         torch.testing.assert_close(rounded.float(), exact, rtol=0.02, atol=2e-3)
