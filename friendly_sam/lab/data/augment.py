@@ -60,6 +60,11 @@ class Augmentation:
         if not 0.0 < self.smallest_crop <= 1.0:
             raise ValueError(f"smallest_crop must lie in (0, 1], got {self.smallest_crop}")
 
+    @property
+    def acts_on_batches(self) -> bool:
+        """Whether images in memory are changed at all."""
+        return bool(self.flip or self.crop_padding or self.cutout)
+
     def draw(self, count: int, size: int, generator: torch.Generator) -> Draws:
         """Draw the numbers for `count` images of side `size`.
 
@@ -67,14 +72,17 @@ class Augmentation:
         leaves the others as they were.
         """
         uniform = torch.rand((6, count), generator=generator, dtype=torch.float64)
-        half = self.cutout // 2
+        places = 2 * self.crop_padding + 1
+        limits = torch.tensor([places, places, size, size], dtype=torch.float64)
+        # In float64 a number below 1 times a whole limit rounds to less than the limit.
+        down, right, top, left = (uniform[:4] * limits.unsqueeze(1)).long()
         return Draws(
-            flip=uniform[0] < (0.5 if self.flip else 0.0),
-            down=_whole(uniform[1], 2 * self.crop_padding + 1),
-            right=_whole(uniform[2], 2 * self.crop_padding + 1),
-            cut=uniform[3] < (self.cutout_probability if self.cutout else 0.0),
-            top=_whole(uniform[4], size) - half,
-            left=_whole(uniform[5], size) - half,
+            flip=uniform[4] < (0.5 if self.flip else 0.0),
+            down=down,
+            right=right,
+            cut=uniform[5] < (self.cutout_probability if self.cutout else 0.0),
+            top=top - self.cutout // 2,
+            left=left - self.cutout // 2,
         )
 
     def move(self, images: Tensor, draws: Draws) -> Tensor:
@@ -123,8 +131,3 @@ class Augmentation:
         )
         keep = torch.maximum(rows.unsqueeze(2), columns.unsqueeze(1))
         return images.mul_(keep.unsqueeze(1))
-
-
-def _whole(uniform: Tensor, count: int) -> Tensor:
-    """Turn numbers of [0, 1) into 0, ..., count - 1; rounding may reach count, hence the clamp."""
-    return (uniform * count).long().clamp_(max=count - 1)

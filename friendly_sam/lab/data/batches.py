@@ -150,7 +150,7 @@ class Batches:
 
     def _finish(self, images: Tensor, epoch: int, number: int) -> Tensor:
         """Crop and flip what is in memory, normalise, cut out."""
-        if self._augment is None:
+        if self._augment is None or not self._augment.acts_on_batches:
             return self._normalised(images)
         # Numbers for the whole batch, of which each rank takes its own.
         first = number * self._batch_size
