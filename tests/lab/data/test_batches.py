@@ -1,3 +1,4 @@
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -255,6 +256,13 @@ def test_worker_processes_change_nothing(pictures: ImageData) -> None:
     state = torch.get_rng_state()
     assert all(map(same, epoch(0), epoch(1)))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_encoded_images_travel_to_workers_that_are_not_forked(pictures: ImageData) -> None:
+    images = pictures.train.images
+    copy = pickle.loads(pickle.dumps(images))
+    assert len(pickle.dumps(images)) < 20_000
+    assert copy[5].tobytes() == images[5].tobytes()  # type: ignore[union-attr]
 
 
 def test_large_images_are_cropped_to_size(pictures: ImageData) -> None:
