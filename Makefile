@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup test demo lint types format clean
+.PHONY: setup test demo lint types format mutants clean
 
 setup: $(VENV)/.installed
 
@@ -31,6 +31,9 @@ format: setup
 
 demo: setup
 	$(BIN)/fsam demo
+
+mutants: setup
+	$(BIN)/python tests/break_promises.py
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,11 +25,11 @@ class RadiusSchedule:
     Example:
         >>> import torch
         >>> from friendly_sam import SAM, RadiusSchedule
-        >>> optimizer = SAM(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), rho=0.1)
-        >>> schedule = RadiusSchedule.linear(optimizer, end=0.0, steps=4)
+        >>> optimizer = SAM(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), rho=0.2)
+        >>> schedule = RadiusSchedule.linear(optimizer, end=0.0, steps=2)
         >>> schedule.step()
         >>> optimizer.param_groups[0]["rho"]
-        0.075
+        0.1
     """
 
     def __init__(self, optimizer: SharpnessAware, factor: Callable[[int], float]) -> None:

@@ -198,6 +198,20 @@ def test_copies_go_their_own_way_with_the_same_result(method, duplicate):
     assert_same(weights(model), before)
 
 
+@pytest.mark.parametrize("base", BASES)
+def test_a_bare_step_creates_the_averages_and_takes_nothing_in(base):
+    """A checkpoint is loaded into the state that is there: it must have the keys."""
+    model = network()
+    optimizer = FriendlySAM(BASES[base](model.parameters()))
+    assert not optimizer.state
+    closure_of(model, 0)()
+    with pytest.warns(UserWarning, match="plain step"):
+        optimizer.step()
+    state = optimizer.state_dict()["state"]
+    assert len(state) == 4
+    assert all(not s["ema"].any() and s["ema_updates"] == 0 for s in state.values())
+
+
 def test_hooks_of_the_optimizer_are_called():
     model = network()
     optimizer = FriendlySAM(momentum(model.parameters()))

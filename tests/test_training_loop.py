@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 from family import BASES, FAMILY, assert_same, batch, closure_of, momentum, network, train, weights
+from reference import Reference
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
@@ -58,28 +59,43 @@ def test_clipping_touches_the_descent_gradient_only():
         torch.testing.assert_close(m, 0.1 * g)
 
 
-@pytest.mark.parametrize("method", FAMILY)
-def test_a_closure_over_micro_batches_is_one_large_batch(method):
-    def run(pieces):
-        torch.manual_seed(0)
-        model = network()
-        optimizer = FAMILY[method](momentum(model.parameters()), model=model)
-        for seed in range(4):
-            x, y = batch(seed, size=16)
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("SAM", {}),
+        ("F-SAM", {"sigma": 1.0}),
+        ("F-ASAM", {"sigma": 1.0, "geometry": "parameter", "eta": 0.01}),
+    ],
+)
+def test_a_closure_over_micro_batches_is_one_large_batch(method, settings):
+    model = network()
+    optimizer = FAMILY[method](momentum(model.parameters()), 0.1, model=model)
+    other = network()
+    other.load_state_dict(model.state_dict())
+    base, reference = momentum(other.parameters()), Reference(0.1, **settings)
+    parameters = list(other.parameters())
+    for seed in range(4):
+        x, y = batch(seed, size=16)
 
-            def closure(x=x, y=y):
-                total = 0.0
-                for a, b in zip(x.chunk(pieces), y.chunk(pieces), strict=True):
-                    loss = F.cross_entropy(model(a), b) / pieces
-                    loss.backward()
-                    total += loss.item()
-                return total
+        def closure(x=x, y=y):
+            for a, b in zip(x.chunk(4), y.chunk(4), strict=True):
+                (F.cross_entropy(model(a), b) / 4).backward()
 
-            optimizer.step(closure)
-        return weights(model)
+        optimizer.step(closure)
 
-    for a, b in zip(run(1), run(4), strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+        gradients = torch.autograd.grad(F.cross_entropy(other(x), y), parameters)
+        before = weights(other)
+        with torch.no_grad():
+            for p, eps in zip(parameters, reference.perturbation(before, gradients), strict=True):
+                p.add_(eps)
+        gradients = torch.autograd.grad(F.cross_entropy(other(x), y), parameters)
+        with torch.no_grad():
+            for p, w, g in zip(parameters, before, gradients, strict=True):
+                p.copy_(w)
+                p.grad = g
+        base.step()
+    for a, b in zip(weights(model), weights(other), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
 def test_the_loss_that_step_returns_is_the_one_at_w():
