@@ -17,7 +17,7 @@ from friendly_sam import SAM, FriendlySAM
 
 
 class PlainLoop:
-    """F-SAM's ascent and restore parameter by parameter, the way the authors' code goes about it."""
+    """F-SAM's ascent and restore, parameter by parameter, as the authors' code goes about it."""
 
     def __init__(self, parameters, rho, sigma=None, decay=0.9):
         self.parameters, self.rho, self.sigma, self.decay = parameters, rho, sigma, decay
@@ -59,9 +59,8 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"torch {torch.__version__}, {arguments.threads} threads, {arguments.rounds} rounds")
-    print(
-        f"{'network':10}{'method':8}{'parameters':>12}{'plain loop':>12}{'this library':>14}{'ratio':>8}"
-    )
+    header = ("network", "method", "parameters", "plain loop", "this library", "ratio")
+    print("{:10}{:8}{:>12}{:>12}{:>14}{:>8}".format(*header))
     for network in arguments.networks:
         parameters = [torch.nn.Parameter(torch.randn(s) * 0.01) for s in shapes(network)]
         count = sum(p.numel() for p in parameters)
