@@ -15,7 +15,6 @@ from itertools import chain, islice
 
 from friendly_sam.lab.config import RunConfig
 from friendly_sam.lab.data import Batches
-from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.parts import Streams
 from friendly_sam.lab.passes import Pair
 
@@ -58,11 +57,6 @@ def steps(
 ) -> Iterator[tuple[Images, Images | None]]:
     """Give, step by step, the descent batch and what to climb on (`None`: the same batch)."""
     method, train, other = config.method, streams.train, streams.other
-    if method.ascent_batches > len(train):
-        raise LabError(
-            f"method.ascent_batches must be at most the {len(train)} batches of an epoch, "
-            f"got {method.ascent_batches}"
-        )
     second = other.epoch(epoch, start=start) if other is not None else None
     for number, window in enumerate(
         windows(train, epoch, start, method.ascent_batches), start=start

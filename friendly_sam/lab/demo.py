@@ -15,6 +15,8 @@ from pathlib import Path
 
 from friendly_sam.lab.config import EngineConfig, RunConfig
 from friendly_sam.lab.errors import LabError, RunError
+from friendly_sam.lab.methods import resolve
+from friendly_sam.lab.parsing import difference, from_yaml
 from friendly_sam.lab.presets import preset
 from friendly_sam.lab.records import is_run, read_run
 from friendly_sam.lab.report import page
@@ -52,7 +54,13 @@ def demo(
     runs = {key: _config(output, *key, epochs=epochs) for key in _keys(seeds, radii)}
     if fresh:
         _clear(output)
-    done = sum(is_run(Path(str(run.output))) for run in runs.values())
+    done = 0
+    for run in runs.values():
+        folder = Path(str(run.output))
+        if is_run(folder):
+            done += 1
+            if difference(from_yaml(folder / "config.yaml"), resolve(run)) is not None:
+                raise LabError(f"{output} holds a demo of other settings: --fresh forgets it")
     print(
         f"{len(runs)} small trainings on 1,000 handwritten digits, 60 % of whose labels are random:"
         f" SGD, SAM and F-SAM,\nradius {', '.join(f'{r:g}' for r in radii)}, {seeds} seeds."
@@ -210,9 +218,7 @@ def _page(table: Table, chart: Chart, sentence: str, seeds: int, epochs: int) ->
         "last epoch."
     )
     return Page(
-        title="Friendly SAM keeps its footing at large radii"
-        if "F-SAM is ahead" in sentence
-        else "SAM and F-SAM over the radius",
+        title="SGD, SAM and F-SAM over the radius",
         lead=sentence,
         sections=[
             Section(title="Accuracy against radius", chart=chart),

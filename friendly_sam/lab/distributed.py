@@ -74,18 +74,24 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def world(config: EngineConfig) -> Iterator[World]:
-    """Join the processes that `torchrun` started, and leave them in the end."""
+    """Join the processes that `torchrun` started, and leave them in the end.
+
+    A process group that exists already is used and left alone.
+    """
     device = choose_device(config.device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World(device=device)
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    joined = not dist.is_initialized()
+    if joined:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield World(device=device, rank=dist.get_rank(), size=dist.get_world_size())
     finally:
-        dist.destroy_process_group()
+        if joined:
+            dist.destroy_process_group()
 
 
 def spread(model: nn.Module, config: EngineConfig, here: World) -> nn.Module:

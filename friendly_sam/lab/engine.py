@@ -132,7 +132,11 @@ class Trainer:
             return
         position = self.position
         with Recorder(
-            folder, self.config, position=position.metrics, epoch=position.epoch
+            folder,
+            self.config,
+            position=position.metrics,
+            epoch=position.epoch,
+            resumed=state is not None,
         ) as recorder:
             self._epochs(checkpoints, recorder)
             recorder.finish()

@@ -76,6 +76,12 @@ class Streams:
                 f"data.batch_size must be a multiple of the {here.size} processes, got {size}"
             )
         self.train = self._training(config.seed)
+        ascent_batches = config.method.ascent_batches
+        if ascent_batches > len(self.train):
+            raise LabError(
+                f"method.ascent_batches must be at most the {len(self.train)} batches of an epoch, "
+                f"got {ascent_batches}"
+            )
         db = config.method.name == "sam-db"
         self.other = self._training(config.seed + OTHER_STREAM) if db else None
         self.whole = self._plain(data.train)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -60,7 +61,7 @@ class GridProgress:
     """Shows many runs: a bar over all their work, and one for each run under way.
 
     Args:
-        work: what each run will cost, in any unit, by the run's name.
+        work: what each run will cost, in any unit, by the run's folder.
         verbose: without a terminal, print a line for each run that ends.
     """
 
@@ -92,7 +93,7 @@ class GridProgress:
         if self.bar is None:
             return
         if name not in self.tasks:
-            self.tasks[name] = self.bar.add_task(name, total=1.0)
+            self.tasks[name] = self.bar.add_task(Path(name).name, total=1.0)
         self.bar.update(self.tasks[name], completed=share)
         self.bar.update(self.tasks[""], completed=self._done())
 
@@ -112,7 +113,7 @@ class GridProgress:
             self.bar.update(self.tasks[""], completed=self._done())
         elif self.verbose:
             left = f", about {_span(self.left())} left" if self.ended < len(self.work) else ""
-            print(f"[{self.ended}/{len(self.work)}] {name}: {result}{left}", flush=True)
+            print(f"[{self.ended}/{len(self.work)}] {Path(name).name}: {result}{left}", flush=True)
 
     def _done(self) -> float:
         return sum(self.work[name] * share for name, share in self.shares.items())

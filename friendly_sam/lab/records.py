@@ -39,30 +39,41 @@ class Recorder:
         config: the resolved config.
         position: bytes of `metrics.jsonl` to keep: those that the checkpoint knows of.
         epoch: the epoch that the run goes on from.
+        resumed: whether it goes on from a checkpoint at all.
     """
 
     def __init__(
-        self, folder: Path, config: RunConfig, *, position: int = 0, epoch: int = 0
+        self,
+        folder: Path,
+        config: RunConfig,
+        *,
+        position: int = 0,
+        epoch: int = 0,
+        resumed: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._lock = _lock(folder / ".lock")
-        write_atomically(folder / "config.yaml", to_yaml(config))
-        self._start(epoch)
-        self._metrics = _open_metrics(folder / "metrics.jsonl", position)
+        self._open = contextlib.ExitStack()
         self._tensorboard: Any = None
-        if config.engine.tensorboard:
-            from torch.utils.tensorboard.writer import SummaryWriter
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_lock(folder / ".lock"))
+            self._metrics = stack.enter_context(_open_metrics(folder / "metrics.jsonl", position))
+            write_atomically(folder / "config.yaml", to_yaml(config))
+            self._start(epoch, resumed)
+            if config.engine.tensorboard:
+                from torch.utils.tensorboard.writer import SummaryWriter
 
-            self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
-        self._status("running")
+                self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
+                stack.callback(self._tensorboard.close)
+            self._status("running")
+            self._open = stack.pop_all()
 
-    def _start(self, epoch: int) -> None:
+    def _start(self, epoch: int, resumed: bool) -> None:
         path = self.folder / "environment.json"
         starts: list[dict[str, Any]] = []
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
-        starts = [s for s in starts if s.get("epoch", 0) <= epoch] if epoch else []
+        if resumed:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
         starts.append({"time": _now(), "epoch": epoch, **environment()})
         write_atomically(path, json.dumps({"starts": starts}, indent=2) + "\n")
 
@@ -100,10 +111,7 @@ class Recorder:
             with contextlib.suppress(OSError):
                 self._status("failed", message=str(error))
         with contextlib.suppress(OSError):
-            self._metrics.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-        self._lock.close()
+            self._open.close()
 
 
 @dataclass(frozen=True, kw_only=True)

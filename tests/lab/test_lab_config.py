@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from friendly_sam.lab import config as module
+from friendly_sam.lab.config import MethodConfig, RunConfig
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.methods import METHODS, label, resolve
+from friendly_sam.lab.parsing import (
+    config_parser,
+    difference,
+    flatten,
+    from_arguments,
+    from_dict,
+    from_yaml,
+    to_yaml,
+)
+from friendly_sam.lab.presets import PRESETS, preset
+
+BAD = [
+    ("DataConfig", {"label_noise": 1.5}, "data.label_noise must be between 0 and 1, got 1.5"),
+    ("DataConfig", {"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
+    ("DataConfig", {"name": ""}, "data.name must name a data set"),
+    ("MethodConfig", {"rho": -0.1}, "method.rho must be at least 0, got -0.1"),
+    ("MethodConfig", {"rho": float("inf")}, "method.rho must be at least 0, got inf"),
+    ("MethodConfig", {"rho": float("nan")}, "method.rho must be at least 0, got nan"),
+    ("MethodConfig", {"decay": 1.0}, "method.decay must be at least 0 and below 1, got 1.0"),
+    ("MethodConfig", {"ascent_fraction": 0.0}, "method.ascent_fraction must be above 0"),
+    ("BaseConfig", {"lr": 0.0}, "base.lr must be greater than 0, got 0.0"),
+    ("BaseConfig", {"betas": (0.9, 1.0)}, "base.betas must be at least 0 and below 1"),
+    ("BaseConfig", {"nesterov": True, "momentum": 0.0}, "base.nesterov needs base.momentum"),
+    ("ScheduleConfig", {"milestones": (0.5, 2.0)}, "schedule.milestones must be between 0 and 1"),
+    ("EngineConfig", {"clip_norm": 0.0}, "engine.clip_norm must be greater than 0, got 0.0"),
+    ("RunConfig", {"epochs": 0}, "epochs must be at least 1, got 0"),
+    (
+        "RunConfig",
+        {"method": MethodConfig(ascent_batches=2, ascent_fraction=0.5)},
+        "exclude each other, got 2 and 0.5",
+    ),
+    ("RunConfig", {"schedule": module.ScheduleConfig(warmup_epochs=30)}, "must be below epochs"),
+    ("RunConfig", {"engine": module.EngineConfig(micro_batches=200)}, "at most data.batch_size"),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "message"), BAD)
+def test_a_bad_value_is_refused_by_name_and_bound(
+    kind: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        getattr(module, kind)(**settings)
+
+
+def test_every_field_is_explained_in_the_help() -> None:
+    text = config_parser().format_help()
+    for name in flatten(RunConfig()):
+        assert f"--{name} " in text
+    assert "Radius of the ball" in text
+    assert text.count("(type:") == len(flatten(RunConfig()))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_survives_yaml_and_resolves_once(name: str, tmp_path: Path) -> None:
+    config = resolve(preset(name))
+    assert resolve(config) == config
+    path = tmp_path / "config.yaml"
+    path.write_text(to_yaml(config))
+    assert from_yaml(path) == config
+
+
+def test_the_papers_numbers_are_in_the_presets() -> None:
+    # Section 6.1, 6.2 and appendix A5.
+    sgd, fsam = preset("cifar10-resnet18-sgd"), resolve(preset("cifar100-wrn28_10-fsam"))
+    assert (sgd.base.lr, sgd.base.momentum, sgd.base.weight_decay, sgd.epochs) == (
+        0.05, 0.9, 5e-4, 200,
+    )  # fmt: skip
+    assert (fsam.method.rho, fsam.method.decay, fsam.method.sigma) == (0.2, 0.9, 1.0)
+    assert fsam.base.weight_decay == 1e-3
+    assert (fsam.data.batch_size, fsam.data.cutout, fsam.data.crop_padding) == (128, 16, 4)
+    assert preset("cifar10-vgg16_bn-fsam").method.decay == 0.6
+    assert preset("cifar10-pyramidnet110-sam").epochs == 300
+    assert preset("cifar10-resnet18-asam").method.rho == 2.0
+    assert preset("cifar100-resnet18-asam").method.rho == 4.0
+    assert preset("cifar100-resnet18-fishersam").method.rho == 0.1
+    imagenet = preset("imagenet-resnet50-fsam")
+    assert (imagenet.method.rho, imagenet.method.decay, imagenet.epochs) == (0.075, 0.95, 90)
+    assert imagenet.base.weight_decay == 1e-4
+    transfer = preset("flowers-deit_small-sam")
+    assert (transfer.base.name, transfer.base.lr, transfer.base.weight_decay) == (
+        "adamw", 1e-4, 1e-5,
+    )  # fmt: skip
+    assert (transfer.method.rho, transfer.epochs) == (0.075, 10)
+
+
+def test_a_method_gets_its_own_defaults() -> None:
+    for name, info in METHODS.items():
+        method = resolve(RunConfig(method=MethodConfig(name=name))).method
+        for key in ("rho", "sigma", "decay", "variant", "eta"):
+            assert getattr(method, key) == info.defaults.get(key)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "base", "rho": 0.1}, "method.rho=0.1 has no meaning for method base"),
+        ({"name": "sam", "decay": 0.9}, "method.decay=0.9 has no meaning for method sam"),
+        ({"name": "fsam", "only": "weight"}, "method.only=weight has no meaning"),
+        ({"name": "sam-full", "ascent_batches": 2}, "does not use the step's batch"),
+    ],
+)
+def test_a_setting_without_meaning_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(LabError, match=message):
+        resolve(RunConfig(method=MethodConfig(**settings)))
+
+
+def test_preset_then_file_then_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "some.yaml"
+    path.write_text("base: {lr: 1e-2, momentum: 0.5}\nepochs: 7\n")
+    parser = config_parser(preset("digits-mlp-fsam"))
+    config = from_arguments(["--config", str(path), "--epochs", "9"], parser)
+    assert (config.epochs, config.base.lr, config.base.momentum) == (9, 0.01, 0.5)
+    assert config.data.label_noise == 0.6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "many"], "epochs: Expected a int. Got value: many"),
+        (["--method.rh", "1"], "unrecognized arguments: --method.rh 1"),
+        (["--method.name", "sm"], "method.name: expected one of 'base', 'sam'"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--method.rho", "-1"], "method.rho must be at least 0, got -1.0"),
+    ],
+)
+def test_a_bad_command_line_is_one_line(arguments: list[str], message: str) -> None:
+    with pytest.raises(LabError) as caught:
+        from_arguments(arguments, config_parser())
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("methud: {rho: 1}", "'methud.rho' is not accepted"),
+        ("method: {rho: [1]}", "method.rho"),
+        (": [", "is not valid YAML"),
+        ("- 1\n- 2", "must hold settings"),
+        ("!!python/object/apply:os.system ['echo']", "is not valid YAML"),
+    ],
+)
+def test_a_bad_file_is_one_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(LabError) as caught:
+        from_yaml(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_configs_are_read_as_they_were_written() -> None:
+    config = RunConfig(method=MethodConfig(name="fsam", sigma="projection"), seed=3)
+    assert from_dict(yaml.safe_load(to_yaml(config))) == config
+
+
+def test_where_a_run_is_computed_makes_no_other_run() -> None:
+    config = RunConfig()
+    moved = from_arguments(["--output", "x", "--engine.threads", "3"], config_parser(config))
+    assert difference(config, moved) is None
+    other = from_arguments(["--base.lr", "1"], config_parser(config))
+    assert difference(config, other) == "base.lr is 0.05 there and 1.0 here"
+
+
+def test_labels_are_those_of_the_paper() -> None:
+    assert label(preset("digits-mlp-sgd")) == "SGD"
+    assert label(preset("cifar10-deit_small-adamw")) == "AdamW"
+    assert label(preset("digits-mlp-fsam")) == "F-SAM"

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lab_runs import Tiny
+
+from friendly_sam.lab.engine import train
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.methods import resolve
+from friendly_sam.lab.records import Recorder, read_run, run_state
+
+
+def test_a_run_leaves_all_its_records(tiny: Tiny) -> None:
+    config = resolve(tiny(engine={"tensorboard": True}))
+    run = read_run(train(config))
+    assert run.finished
+    assert run.config == config
+    assert [line["epoch"] for line in run.metrics] == [1, 2]
+    assert {"train_loss", "train_accuracy", "test_loss", "test_accuracy", "lr"} <= set(
+        run.metrics[0]
+    )
+    start = run.environment["starts"][0]
+    assert start["packages"]["torch"]
+    assert start["cores"] >= 1
+    assert list((run.folder / "tensorboard").glob("events.*"))
+    names = {path.name for path in run.folder.iterdir()}
+    assert {"config.yaml", "environment.json", "metrics.jsonl", "status.json"} <= names
+
+
+def test_metrics_can_be_read_while_the_run_goes_on(tiny: Tiny) -> None:
+    config = tiny()
+    seen = []
+
+    class Reader:
+        def step(self, epoch: int, batch: int, batches: int) -> None:
+            pass
+
+        def epoch(self, metrics: dict[str, float]) -> None:
+            run = read_run(Path(str(config.output)))
+            seen.append((run.state, len(run.metrics)))
+
+    train(config, listener=Reader())
+    assert seen == [("running", 1), ("running", 2)]
+
+
+def test_a_torn_last_line_is_left_out_and_a_torn_middle_is_an_error(tiny: Tiny) -> None:
+    folder = train(tiny())
+    path = folder / "metrics.jsonl"
+    with path.open("a") as file:
+        file.write('{"epoch": 3, "train_lo')
+    assert len(read_run(folder).metrics) == 2
+    path.write_text('{"epoch": 1\n' + path.read_text())
+    with pytest.raises(LabError, match="line 1 is damaged"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[1]", '{"state": "asleep"}'])
+def test_a_foreign_folder_is_one_clear_error(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "config.yaml").write_text("epochs: 3\n")
+        (tmp_path / "status.json").write_text(content)
+    with pytest.raises(LabError) as caught:
+        read_run(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(LabError, match="does not exist"):
+        read_run(tmp_path / "nowhere")
+
+
+def test_a_failure_is_marked_and_an_interrupt_is_left_open(tiny: Tiny) -> None:
+    for name, error, state in (
+        ("a", ValueError("no luck"), "failed"),
+        ("b", KeyboardInterrupt(), "running"),
+    ):
+        config = resolve(tiny(name))
+        folder = Path(str(config.output))
+        with pytest.raises(type(error)), Recorder(folder, config):
+            raise error
+        assert run_state(folder) == state
+        assert not read_run(folder).finished
+    assert read_run(folder.parent / "a").message == "no luck"
+
+
+def test_two_processes_cannot_write_one_run(tiny: Tiny) -> None:
+    config = resolve(tiny())
+    folder = Path(str(config.output))
+    with (
+        Recorder(folder, config),
+        pytest.raises(LabError, match="another process is writing"),
+    ):
+        Recorder(folder, config)
+
+
+def test_what_the_checkpoint_does_not_know_is_cut_off(tiny: Tiny) -> None:
+    config = resolve(tiny())
+    folder = Path(str(config.output))
+    with Recorder(folder, config) as recorder:
+        recorder.epoch({"epoch": 1})
+        position = recorder.sync()
+        recorder.epoch({"epoch": 2})
+    with Recorder(folder, config, position=position, epoch=1) as recorder:
+        assert recorder.sync() == position
+        recorder.epoch({"epoch": 2, "again": 1})
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"epoch": 1}, {"epoch": 2, "again": 1}]
+    with pytest.raises(LabError, match="the checkpoint knows of 10000"):
+        Recorder(folder, config, position=10_000)
