@@ -60,9 +60,9 @@ class _TwoStep(SharpnessAware):
         self._share()
         # The ascent uses the gradients up; without zero_grad the loops of old still expect them.
         kept = [] if zero_grad else [(p, p.grad.clone()) for p in self._with_gradient()]
+        self._inside = True
         try:
-            with uninterrupted():
-                self._ascend()
+            self._ascend()
         except BaseException:
             self._come_back()
             raise

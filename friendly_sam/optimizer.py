@@ -296,10 +296,9 @@ class SharpnessAware(Optimizer):
         if self._inside:
             raise RuntimeError("perturbed() is already active: it cannot be nested")
         self._share()
-        self._ascended = False
+        self._inside, self._ascended = True, False
         try:
-            with uninterrupted():
-                self._ascend(scaler)
+            self._ascend(scaler)
             with frozen_statistics(self.model) if freeze_statistics else nullcontext():
                 yield
             self._ascended = True
@@ -310,7 +309,6 @@ class SharpnessAware(Optimizer):
     @torch.no_grad()
     def _ascend(self, scaler: torch.amp.GradScaler | None = None) -> None:
         """Use up the gradients to move the weights to w + ε."""
-        self._inside = True
         climbers = self._climbers()
         self.zero_grad()
         if self.direction.reference is not None:
@@ -319,16 +317,17 @@ class SharpnessAware(Optimizer):
         if scaler is not None and scaler.is_enabled() and climbers:
             one = torch.ones((), device=climbers[0].gradient.device)
             inverse_scale = scaler.scale(one).reciprocal()  # get_scale() would synchronise
-        finite = climb(
-            gather(climbers),
-            self.direction,
-            self.geometry,
-            moved=self._moved,
-            groups=self._sharding(),
-            inverse_scale=inverse_scale,
-        )
-        if finite:
-            self.memory.count(climbers)
+        with uninterrupted():
+            finite = climb(
+                gather(climbers),
+                self.direction,
+                self.geometry,
+                moved=self._moved,
+                groups=self._sharding(),
+                inverse_scale=inverse_scale,
+            )
+            if finite:
+                self.memory.count(climbers)
 
     @torch.no_grad()
     def _come_back(self) -> None:
