@@ -114,12 +114,11 @@ def test_every_golden_case_is_tried(golden):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_golden_trajectory(golden, case, record_property):
+def test_golden_trajectory(golden, case):
     model = network(golden)
     base, recipe = CASES[case]
     optimizer = recipe(BASES[base](model.parameters()), model)
     worst = largest_difference(golden, case, model, optimizer.step)
-    record_property("largest_difference", worst)
     print(f"golden {case}: {worst:.1e}")
     assert worst < 1e-10
 
