@@ -144,14 +144,16 @@ def test_ctrl_c_during_the_ascent_leaves_the_weights_and_a_whole_average():
 
     model = network()
     optimizer = FriendlySAM(momentum(model.parameters()))
-    closure_of(model, 0)()
+    optimizer.step(closure_of(model, 0))
+    optimizer.zero_grad()
+    closure_of(model, 1)()
     before = weights(model)
-    taken_in = [torch.zeros_like(p).lerp(p.grad, 1 - 0.9) for p in model.parameters()]
+    taken_in = [m.lerp(p.grad, 1 - 0.9) for p, m in optimizer.memory.averages.items()]
     with pytest.raises(KeyboardInterrupt), Interrupts():
         optimizer.perturbed().__enter__()
     assert_same(weights(model), before)
     assert_same(optimizer.memory.averages.values(), taken_in)
-    assert set(optimizer.memory.updates.values()) == {1}
+    assert set(optimizer.memory.updates.values()) == {2}
 
 
 def test_perturbed_cannot_be_nested():
