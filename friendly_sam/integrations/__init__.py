@@ -1,0 +1,1 @@
+"""Thin adapters for training tools: `lightning` and `transformers`. Each imports its tool only."""
