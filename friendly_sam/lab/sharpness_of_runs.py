@@ -22,7 +22,7 @@ from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.parts import build_model, load_data
 from friendly_sam.lab.records import read_run
-from friendly_sam.sharpness import Objective, spectral_density, top_eigenpairs
+from friendly_sam.sharpness import Objective, hessian_trace, spectral_density, top_eigenpairs
 from friendly_sam.sharpness.lanczos import Progress
 from friendly_sam.sharpness.modes import Mode
 
@@ -77,6 +77,7 @@ def measure(
     tolerance: float = 1e-3,
     probes: int = 2,
     steps: int = 30,
+    trace_probes: int = 10,
     mode: Mode = "evaluation",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -92,6 +93,7 @@ def measure(
         tolerance: of the eigenvalues, see `top_eigenpairs`.
         probes: random vectors of the spectral density.
         steps: Lanczos steps a probe.
+        trace_probes: random vectors of the trace, on top of the eigenpairs.
         mode: what BatchNorm does.
         progress: hears how many Hessian products are done, and how many there can be.
 
@@ -106,6 +108,7 @@ def measure(
         "tolerance": tolerance,
         "probes": probes,
         "steps": steps,
+        "trace_probes": trace_probes,
         "mode": mode,
     }
     path = run_folder / "sharpness.json"
@@ -126,11 +129,15 @@ def measure(
         progress=progress,
     )
 
-    def later(done: int, most: int) -> None:
-        if progress is not None:
-            progress(found.products + done, found.products + most)
+    used, rest = found.products, probes * steps + trace_probes
 
-    density = spectral_density(objective, steps=steps, probes=probes, points=512, progress=later)
+    def after(done: int, _: int) -> None:
+        if progress is not None:
+            progress(used + done, found.products + rest)
+
+    density = spectral_density(objective, steps=steps, probes=probes, points=512, progress=after)
+    used += density.products
+    trace = hessian_trace(objective, probes=trace_probes, known=found, progress=after)
     result = {
         "settings": settings,
         "checkpoint": checkpoint,
@@ -139,10 +146,10 @@ def measure(
         "ratio": found.ratio,
         "converged": found.converged,
         "residuals": found.residuals[:top].tolist(),
-        "trace": density.trace.value,
-        "trace_standard_error": density.trace.standard_error,
+        "trace": trace.value,
+        "trace_standard_error": trace.standard_error,
         "density": {"x": density.x.tolist(), "y": density.y.tolist()},
-        "products": found.products + density.products,
+        "products": used + trace_probes,
         "images": objective.samples,
         "weights": objective.dimension,
         "normalisation": found.normalisation,

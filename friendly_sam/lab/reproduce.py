@@ -1,0 +1,238 @@
+"""`fsam reproduce`: run rows of the paper, then write the page that shows them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from friendly_sam.lab.errors import LabError, RunError
+from friendly_sam.lab.experiments import EXPERIMENTS, SCALES, Experiment, Scale, experiment
+from friendly_sam.lab.experiments.plan import MARK, Plan, estimate, plan
+from friendly_sam.lab.files import check_writable, write_atomically
+from friendly_sam.lab.runner import cores, run_all
+
+_DESCRIPTION = """\
+Reproduce tables and figures of the paper: do their runs, then write one page that sets what
+was measured beside what the paper prints.
+
+Scales: mini (embedded digits, minutes), small (subsets of the real images, hours on a CPU;
+needs --data-root or the hub) and paper (the published recipes, for GPUs).
+Runs that are finished are not done again; what was cut off goes on.
+"""
+
+_EXAMPLE = """\
+examples:
+  fsam reproduce --list
+  fsam reproduce figure3
+  fsam reproduce all --scale mini
+  fsam reproduce table1 table6 --scale small --data-root ~/data
+  fsam reproduce table1 --scale paper --cluster slurm --slurm partition=gpu gpus_per_node=1
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise LabError(f"{message} (see {self.prog} --help)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What was asked for."""
+
+    rows: tuple[Experiment, ...]
+    scale: Scale = "mini"
+    output: Path = Path("runs/reproduce")
+    data_root: Path | None = None
+    seeds: int | None = None
+    workers: int | None = None
+    report_only: bool = False
+    cluster: str | None = None
+    slurm: tuple[str, ...] = ()
+    command: str = ""
+    """The command line, for the page."""
+
+    @property
+    def folder(self) -> Path:
+        """Give the folder of the scale."""
+        return self.output / self.scale
+
+
+def reproduce(arguments: Sequence[str]) -> int:
+    """Run the command."""
+    parser = _Parser(
+        prog="fsam reproduce",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="a row of --list, or `all`")
+    parser.add_argument("--list", action="store_true", help="show rows, runs and times")
+    parser.add_argument("--scale", default="mini", help=f"one of {', '.join(SCALES)}")
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/reproduce"), help="folder of runs and page"
+    )
+    parser.add_argument("--data-root", type=Path, help="folder with cifar10/, cifar100/, ...")
+    parser.add_argument("--seeds", type=int, help="runs a setting (default: the scale's own)")
+    parser.add_argument("--workers", type=int, help="processes (default: one a core)")
+    parser.add_argument("--report-only", action="store_true", help="no runs: write the page")
+    parser.add_argument("--cluster", choices=("slurm", "local"), help="submit runs with submitit")
+    parser.add_argument("--slurm", nargs="+", default=[], metavar="KEY=VALUE", help="its settings")
+    given = parser.parse_args(list(arguments))
+    if given.list:
+        return show(given.scale, given.workers)
+    if not given.rows:
+        raise LabError("name at least one row, or `all` (`fsam reproduce --list` shows them)")
+    names = list(EXPERIMENTS) if "all" in given.rows else list(dict.fromkeys(given.rows))
+    for name, value in (("--seeds", given.seeds), ("--workers", given.workers)):
+        if value is not None and value < 1:
+            raise LabError(f"{name} must be at least 1, got {value}")
+    if given.data_root is not None and not given.data_root.is_dir():
+        raise LabError(f"--data-root {given.data_root} is not a folder")
+    words = [*given.rows, "--scale", given.scale]
+    words += ["--seeds", str(given.seeds)] if given.seeds else []
+    words += ["--data-root", "DATA"] if given.data_root else []
+    options = Options(
+        rows=tuple(experiment(name) for name in names),
+        scale=scale_of(given.scale),
+        output=given.output,
+        data_root=given.data_root,
+        seeds=given.seeds,
+        workers=given.workers,
+        report_only=given.report_only,
+        cluster=given.cluster,
+        slurm=tuple(given.slurm),
+        command="fsam reproduce " + " ".join(words),
+    )
+    return run(options)
+
+
+def scale_of(name: str) -> Scale:
+    """Check the name of a scale."""
+    if name not in SCALES:
+        raise LabError(f"unknown scale {name!r}: choose from {', '.join(SCALES)}")
+    return name
+
+
+def run(options: Options) -> int:
+    """Do the runs, then write the page; failed runs are told at the end."""
+    started = time.monotonic()
+    claim_folder(options.folder)
+    work = plan(
+        options.rows,
+        options.scale,
+        options.folder / "runs",
+        data_root=options.data_root,
+        seeds=options.seeds,
+    )
+    failed = list(work.damaged)
+    if not options.report_only:
+        failed += _do(options, work)
+        failed += _measure(options)
+    _remember(options, time.monotonic() - started)
+    from friendly_sam.lab.report.reproduction import write_report
+
+    page, summary = write_report(options.folder)
+    print(f"\n{summary}\n\nPage: {page}")
+    if failed:
+        raise RunError(f"{len(failed)} of {len(work)} runs failed, the first: {failed[0]}")
+    return 0
+
+
+def claim_folder(folder: Path) -> None:
+    """Take a folder that is new, empty or ours; refuse one with files of somebody else."""
+    check_writable(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
+        raise LabError(
+            f"{folder} holds files that `fsam reproduce` did not write; choose another --output"
+        )
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    if not (folder / MARK).is_file():
+        write_atomically(folder / MARK, json.dumps({"scale": folder.name, "rows": {}}) + "\n")
+
+
+def _do(options: Options, work: Plan) -> list[str]:
+    """Do the runs in two stages; give the failures."""
+    count = min(options.workers or cores(), max(1, len(work)))
+    about = span(estimate(work.first + work.then, count))
+    print(
+        f"{len(options.rows)} rows at scale {options.scale}: {len(work)} runs, "
+        f"about {about} with {count} workers if none is done yet.",
+        flush=True,
+    )
+    failed = []
+    for stage in (work.first, work.then):
+        if not stage:
+            continue
+        if options.cluster is not None:
+            from friendly_sam.lab.cluster import run_on_cluster
+
+            logs = options.folder / "cluster"
+            outcomes = run_on_cluster(stage, logs, options.cluster, options.slurm)
+        else:
+            outcomes = run_all(stage, workers=options.workers)
+        failed += [f"{o.folder.name}: {o.error}" for o in outcomes if o.error is not None]
+    return failed
+
+
+def _measure(options: Options) -> list[str]:
+    """Measure what is not a training run: spectra and theorems."""
+    from friendly_sam.lab.experiments.measurements import measure_spectra, measure_theory
+
+    failed = []
+    for row in options.rows:
+        if row.drawing == "spectrum":
+            failed += measure_spectra(row, options.scale, options.folder / "runs", options.seeds)
+        if row.drawing == "theory":
+            failed += measure_theory(options.folder / "theory", options.scale)
+    return failed
+
+
+def _remember(options: Options, seconds: float) -> None:
+    """Note which rows were asked for, how, and how long it took: the page tells it."""
+    path = options.folder / MARK
+    try:
+        notes = json.loads(path.read_text(encoding="utf-8"))
+        rows = dict(notes["rows"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{path} is damaged; delete it and start again (runs are kept)") from error
+    for row in options.rows:
+        old = rows.get(row.name, {})
+        new = {"command": options.command, "seeds": options.seeds}
+        rows[row.name] = new if not options.report_only or not old else old
+    ordered = {name: rows[name] for name in EXPERIMENTS if name in rows}
+    notes = {"scale": options.scale, "rows": ordered}
+    write_atomically(path, json.dumps(notes, indent=2) + "\n")
+
+
+def show(scale: str, workers: int | None = None) -> int:
+    """Print the rows with what they cost."""
+    count = workers or cores()
+    chosen = scale_of(scale)
+    print(f"rows at scale {chosen} (--scale shows another), times with {count} workers\n")
+    seen: set[object] = set()
+    width = max(map(len, EXPERIMENTS))
+    print(f"{'row':<{width}}  {'runs':>5} {'new':>5}  {'time':>10}  what")
+    for name, row in EXPERIMENTS.items():
+        runs = row.runs(chosen)
+        new = [r for r in runs if r not in seen]
+        seen.update(runs)
+        about = span(estimate(new, count)) if runs else "-"
+        print(f"{name:<{width}}  {len(runs):>5} {len(new):>5}  {about:>10}  {row.title}")
+    total = span(estimate(seen, count))  # type: ignore[arg-type]
+    print(f"{'all':<{width}}  {len(seen):>5} {'':>5}  {total:>10}")
+    print("\nnew: not shared with a row above; times are estimates for those")
+    return 0
+
+
+def span(seconds: float) -> str:
+    """Write a time for people."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:,.0f} h"

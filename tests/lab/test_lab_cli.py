@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from lab_runs import Fsam, Tiny
+
+from friendly_sam.lab.cli import COMMANDS, main
+from friendly_sam.lab.config import RunConfig
+from friendly_sam.lab.engine import train
+from friendly_sam.lab.methods import METHODS
+from friendly_sam.lab.parsing import from_dict
+from friendly_sam.lab.presets import PRESETS, preset
+from friendly_sam.lab.records import read_run
+
+FAST = ["--engine.threads", "1", "--engine.tensorboard", "false", "--epochs", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code in (0, None)
+    text = capsys.readouterr().out
+    assert "example" in text
+    assert f"fsam {command}" in text
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert name in text
+        assert command.summary in text
+
+
+def test_the_commands_module_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import friendly_sam; base = set(sys.modules);"
+        "import friendly_sam.lab.cli; new = set(sys.modules) - base;"
+        "print([m for m in ('yaml', 'jsonargparse', 'rich', 'matplotlib', 'datasets', 'scipy')"
+        " if m in new])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_list_shows_everything_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = {line.split()[0] for line in lines if line.startswith("  ")}
+    assert shown >= {*METHODS, *PRESETS, "digits", "cifar10", "mlp", "resnet18", "hf:NAME"}
+    assert all(len(line.split()) > 2 for line in lines if line.startswith("  "))
+
+
+def test_a_printed_config_starts_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["train", "--preset", "digits-mlp-sam", "--method.rho", "0.3", "--print_config"])
+    assert caught.value.code in (0, None)
+    printed = yaml.safe_load(capsys.readouterr().out)
+    config = from_dict(printed)
+    assert config.method.rho == 0.3
+    assert config.data == preset("digits-mlp-sam").data
+    Path("again.yaml").write_text(yaml.safe_dump(printed))
+    assert main(["train", "--config", "again.yaml", *FAST, "--output", "run"]) == 0
+    assert read_run(Path("run")).config.method.rho == 0.3
+
+
+def test_train_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--preset", "digits-mlp-fsam", *FAST]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "run folder: runs/digits-mlp-fsam-rho0.2-noise0.6-seed0"
+    assert out[1].startswith("epoch 1/1  train loss")
+    assert out[2].startswith("finished: runs/digits-mlp-fsam")
+    assert (
+        main(["train", "--resume", "--output", "runs/digits-mlp-fsam-rho0.2-noise0.6-seed0"]) == 0
+    )
+
+
+BAD = [
+    (["fly"], "unknown command 'fly': choose from demo, train"),
+    (["train", "--preset", "cifar10-resnet18-fsm"], "did you mean cifar10-resnet18-fsam?"),
+    (["train", "--preset"], "expected one argument"),
+    (
+        ["train", "--preset", "digits-mlp-sgd", "--method.rho", "1"],
+        "has no meaning for method base",
+    ),
+    (["train", "--data.name", "digitz", *FAST], "digitz"),
+    (["train", "--model.name", "mpl", *FAST], "mlp"),
+    (["train", "--data.name", "cifar10", "--data.root", "nowhere", *FAST], "nowhere"),
+    (["train", "--data.train_size", "100", "--data.batch_size", "101", *FAST], "at most the 100"),
+    (["train", "--data.train_size", "99999", *FAST], "99999"),
+    (["train", "--output", "/proc/version/run", *FAST], "/proc/version"),
+    (["train", "--output", "/dev/null", *FAST], "is a file, not a folder"),
+    (["train", "--model.weights", "nowhere.pt", *FAST], "no checkpoint at nowhere.pt"),
+    (["train", "--engine.device", "cuda:77", *FAST], "engine.device=cuda:77 cannot be used"),
+    (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
+    (["train", "--nonsense", "1"], "unrecognized arguments: --nonsense"),
+    (["report", "nowhere"], "nowhere does not exist"),
+    (["report"], "required: RUN"),
+    (["report", "."], "is not the folder of a run"),
+    (["list", "nonsense"], "invalid choice: 'nonsense'"),
+    (["demo", "--seeds", "0"], "seeds >= 1"),
+    (["demo", "--radii", "0"], "radii > 0"),
+    (["demo", "--seeds", "x"], "invalid int value: 'x'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(arguments)
+    error = capsys.readouterr().err
+    assert error.startswith("fsam: error: "), error
+    assert message in error
+    assert error.count("\n") == 1
+    assert code == 2
+    assert not list(Path().iterdir())
+
+
+def test_a_run_that_fails_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", *FAST, "--base.lr", "1e9", "--model.name", "cnn", "--output", "run"]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("fsam: error: the loss is ")
+    assert error.count("\n") == 1
+
+
+def test_real_processes_end_with_those_codes(fsam: Fsam) -> None:
+    bad = fsam("train", "--preset", "digits-mlp-fsm")
+    assert bad.returncode == 2
+    assert bad.stdout == ""
+    assert bad.stderr.splitlines() == [
+        "fsam: error: unknown preset 'digits-mlp-fsm': did you mean digits-mlp-fsam? "
+        "`fsam list presets` shows them all"
+    ]
+    assert fsam("--version").stdout.strip()
+
+
+def test_a_disk_that_fills_up_is_one_line_and_leaves_no_finished_run(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from friendly_sam.lab.cli import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", *FAST, "--output", "run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("fsam: error: cannot write checkpoint run/checkpoints/")
+    run = read_run(tmp_path / "run")
+    assert run.state == "failed"
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+def test_report_reads_any_runs(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in range(2):
+        for method in ("base", "fsam"):
+            train(tiny(f"runs/{method}{seed}", method={"name": method}, seed=seed))
+    assert main(["report", "runs", "--output", "out/page.html"]) == 0
+    out = capsys.readouterr().out
+    assert "SGD" in out
+    assert "F-SAM" in out
+    names = {path.name for path in Path("out").iterdir()}
+    assert names == {"page.html", *(f"page-{n}.{k}" for n in (1, 2) for k in ("png", "svg"))}
+
+
+def test_defaults_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *FAST]) == 0
+    assert RunConfig().method.name == "fsam"

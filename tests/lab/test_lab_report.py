@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lab_runs import Tiny
+from scipy import stats
+
+from friendly_sam.lab import demo as demo_module
+from friendly_sam.lab.cli import main
+from friendly_sam.lab.demo import Results, verdict
+from friendly_sam.lab.engine import train
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.records import read_run
+from friendly_sam.lab.report.console import plain_table
+from friendly_sam.lab.report.page import Page, Section, Table, render
+from friendly_sam.lab.report.plots import Chart, Series, draw
+from friendly_sam.lab.report.runs import find_runs, group_runs, runs_page
+from friendly_sam.lab.report.statistics import paired_difference, summarize
+
+
+def test_summaries_are_numpys() -> None:
+    values = [90.1, 92.4, 88.0, 91.7]
+    summary = summarize(values)
+    assert summary.mean == pytest.approx(np.mean(values))
+    assert summary.std == pytest.approx(np.std(values, ddof=1))
+    assert str(summarize([50.0])) == "50.00 (n=1)"
+    with pytest.raises(ValueError, match="at least one"):
+        summarize([])
+
+
+def test_the_interval_is_scipys_paired_t() -> None:
+    first = {0: 90.1, 1: 92.4, 2: 88.0, 3: 91.7, 9: 1.0}
+    second = {3: 90.0, 2: 87.0, 1: 92.0, 0: 89.5, 8: 2.0}
+    seeds = range(4)
+    expected = stats.ttest_rel([first[s] for s in seeds], [second[s] for s in seeds])
+    low, high = expected.confidence_interval(0.95)
+    difference = paired_difference(first, second)
+    assert difference is not None
+    assert (difference.low, difference.high) == pytest.approx((low, high))
+    assert difference.n == 4
+    assert difference.holds == (expected.pvalue < 0.05)
+    assert paired_difference({0: 1.0}, {0: 2.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("sam", "fsam", "expected"),
+    [
+        ((10, 11, 12), (80, 82, 81), "F-SAM is ahead by 70.0 points"),
+        ((80, 82, 81), (10, 11, 12), "F-SAM does not win here: SAM is ahead by 70.0 points"),
+        ((80, 82, 81), (82, 80, 82), "is not clear of 0 with 3 seeds"),
+        ((80,), (82,), "with one seed that says nothing about chance"),
+    ],
+)
+def test_the_demo_says_what_was_seen_whoever_wins(
+    sam: tuple[float, ...], fsam: tuple[float, ...], expected: str
+) -> None:
+    results = Results(
+        sgd={0: 70.0},
+        sam={0.1: {0: 99.0}, 0.8: dict(enumerate(sam))},
+        fsam={0.1: {0: 0.0}, 0.8: dict(enumerate(fsam))},
+    )
+    sentence = verdict(results)
+    assert expected in sentence
+    assert "At the largest radius, 0.8" in sentence
+
+
+def test_tables_line_up() -> None:
+    table = Table(header=["a", "value"], rows=[["long name ρ", "1 ± 2"], ["b", "100 ± 20"]])
+    lines = plain_table(table).splitlines()
+    assert lines[0].endswith("value")
+    assert {len(line) for line in lines} == {len("long name ρ") + 2 + len("100 ± 20")}
+
+
+def test_everything_on_a_page_is_escaped_and_nothing_is_fetched() -> None:
+    evil = "<script>alert('x')</script>&\""
+    chart = Chart(
+        title=evil,
+        x_label="x",
+        y_label="y",
+        series=[Series(label=evil, x=[1, 2], y=[3, 4])],
+        description=evil,
+    )
+    section = Section(title=evil, text=evil, chart=chart, table=Table(header=[evil], rows=[[evil]]))
+    html = render(Page(title=evil, lead=evil, sections=[section], footer=evil))
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") >= 7
+    links = re.findall(r'(?:src|href|srcset)="([^"]*)"', html)
+    assert len(links) == 2
+    assert all(link.startswith("data:image/svg+xml;base64,") for link in links)
+    assert "prefers-color-scheme: dark" in html
+    assert 'name="viewport"' in html
+
+
+def test_pictures_are_the_same_each_time() -> None:
+    chart = Chart(title="t", x_label="x", y_label="y", series=[Series(label="SAM", x=[1], y=[2])])
+    for kind in ("png", "svg"):
+        assert draw(chart, kind=kind) == draw(chart, kind=kind)  # type: ignore[arg-type]
+    assert draw(chart, kind="svg") != draw(chart, kind="svg", theme="dark")
+
+
+def test_runs_are_grouped_by_settings_and_named_by_what_differs(tiny: Tiny) -> None:
+    for seed in range(2):
+        for rho in (0.1, 0.2):
+            train(tiny(f"sam-{rho}-{seed}", method={"name": "sam", "rho": rho}, seed=seed))
+    sgd = train(tiny("sgd", method={"name": "base"}))
+    runs = find_runs([sgd.parent])
+    groups = group_runs(runs)
+    assert sorted(group.name for group in groups) == ["SAM rho=0.1", "SAM rho=0.2", "SGD"]
+    assert sorted(len(group.runs) for group in groups) == [1, 2, 2]
+    page, table = runs_page(runs)
+    (row,) = [row for row in table.rows if row[0] == "SAM rho=0.2"]
+    values = [r.final("test_accuracy") for r in runs if r.config.method.rho == 0.2]
+    assert row[1] == "2"
+    assert row[2] == f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}"
+    assert len([section for section in page.sections if section.chart]) == 2
+
+
+def test_a_run_cut_off_is_shown_as_unfinished(tiny: Tiny) -> None:
+    folder = train(tiny("whole"))
+    (folder / "status.json").write_text(json.dumps({"state": "running"}))
+    page, _ = runs_page([read_run(folder)])
+    assert "Not finished: whole (running)" in render(page)
+    empty = dataclasses.replace(read_run(folder), metrics=())
+    with pytest.raises(LabError, match="none of these runs has finished an epoch"):
+        runs_page([empty])
+
+
+def test_the_demo_at_a_tiny_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["demo", "--seeds", "2", "--radii", "0.1", "0.8", "--epochs", "1"]
+    assert main([*arguments, "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    table = [line for line in out.splitlines() if line[:3] in ("0  ", "0.1", "0.8")]
+    assert len(table) == 3
+    assert all("(n=2)" in line for line in table)
+    assert "At the largest radius, 0.8, F-SAM reaches" in out
+    png = (tmp_path / "runs/demo/demo.png").read_bytes()
+    width, height = struct.unpack(">II", png[16:24])
+    assert (width, height) == (1152, 704)
+    page = (tmp_path / "runs/demo/demo.html").read_text()
+    assert "At the largest radius" in page
+    assert "http" not in re.sub(r"base64,[^\"]*", "", page)
+    # Again: nothing is trained, the result is the same; other settings need --fresh.
+    assert main(arguments) == 0
+    again = capsys.readouterr().out
+    assert "10 are there already" in again
+    assert table == [line for line in again.splitlines() if line[:3] in ("0  ", "0.1", "0.8")]
+    assert main([*arguments[:-1], "2"]) == 2
+    assert "--fresh forgets it" in capsys.readouterr().err
+
+
+def test_the_demos_runs_differ_in_method_radius_and_seed_alone(tmp_path: Path) -> None:
+    keys = demo_module._keys(3, (0.1, 0.8))
+    assert len(keys) == len(set(keys)) == 3 * (1 + 2 * 2)
+    configs = [demo_module._config(tmp_path, *key, epochs=30) for key in keys]
+    assert {c.data for c in configs} == {configs[0].data}
+    assert {c.base for c in configs} == {configs[0].base}
+    assert configs[0].data.label_noise == 0.6
+    assert configs[0].data.train_size == 1000

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab_runs import Tiny, final_state, same
+
+from friendly_sam.lab.engine import train
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.records import read_run, run_state
+from friendly_sam.lab.runner import run_all
+
+
+def test_runs_are_done_skipped_resumed_and_one_failure_stops_no_other(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Stop:
+        def step(self, epoch: int, batch: int, batches: int) -> None:
+            if (epoch, batch) == (2, 3):
+                raise KeyboardInterrupt
+
+        def epoch(self, metrics: dict[str, float]) -> None:
+            pass
+
+    configs = [
+        tiny("done", seed=1),
+        tiny("bad", base={"lr": 1e9}, model="cnn"),
+        tiny("cut", seed=2),
+        tiny("new", seed=3),
+    ]
+    train(configs[0])
+    before = (Path(str(configs[0].output)) / "status.json").stat().st_mtime_ns
+    with pytest.raises(KeyboardInterrupt):
+        train(configs[2], listener=Stop())
+    outcomes = run_all(configs, workers=1)
+    assert [outcome.error is None for outcome in outcomes] == [True, False, True, True]
+    assert "the loss is" in str(outcomes[1].error)
+    assert (outcomes[0].folder / "status.json").stat().st_mtime_ns == before
+    assert len(read_run(outcomes[2].folder).environment["starts"]) == 2
+    assert same(final_state(outcomes[2].folder), final_state(train(tiny("alone", seed=2))))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert any(line.split("] ")[1].startswith("bad: FAILED: the loss is") for line in lines)
+    assert "left" in lines[0]
+
+
+def test_a_killed_worker_takes_one_run_with_it(tiny: Tiny) -> None:
+    configs = [tiny("long", epochs=5000), tiny("short", seed=1)]
+
+    def kill() -> None:
+        for _ in range(600):
+            if (Path(str(configs[0].output)) / "metrics.jsonl").exists():
+                break
+            time.sleep(0.05)
+        children = subprocess.run(
+            ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
+        ).stdout
+        for line in children.splitlines():
+            if "spawn_main" in line:
+                os.kill(int(line.split()[0]), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    outcomes = run_all(configs, workers=1, verbose=False)
+    thread.join()
+    assert outcomes[0].error == "its process died (signal SIGKILL)"
+    assert outcomes[1].error is None
+    assert run_state(outcomes[0].folder) == "running"
+
+
+def test_ctrl_c_leaves_everything_resumable(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from lab_runs import tiny_config
+from friendly_sam.lab.runner import run_all
+if __name__ == "__main__":
+    root = Path(sys.argv[1])
+    run_all([tiny_config(root / str(s), seed=s, epochs=5000) for s in range(2)], workers=1)
+"""
+    (tmp_path / "script.py").write_text(script)
+    process = subprocess.Popen(
+        [sys.executable, "script.py", "runs", str(Path(__file__).parent)],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    metrics = tmp_path / "runs" / "0" / "metrics.jsonl"
+    for _ in range(600):
+        if metrics.exists() and metrics.stat().st_size:
+            break
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=20)
+    assert error.splitlines()[-1] == "KeyboardInterrupt"
+    assert "spawn" not in error  # the worker said nothing
+    assert run_state(tmp_path / "runs" / "0") == "running"
+    assert read_run(tmp_path / "runs" / "0").metrics
+
+
+def test_two_runs_cannot_share_a_folder(tiny: Tiny) -> None:
+    configs: list[Any] = [tiny("a"), tiny("a", seed=1)]
+    with pytest.raises(LabError, match="several runs have the same output folder"):
+        run_all(configs)
