@@ -117,9 +117,17 @@ def report(arguments: Sequence[str]) -> int:
     return 0
 
 
+def reproduce(arguments: Sequence[str]) -> int:
+    """`fsam reproduce`."""
+    from friendly_sam.lab.reproduce import reproduce as run
+
+    return run(arguments)
+
+
 COMMANDS = {
     "demo": Command("see in two minutes what F-SAM does", demo),
     "train": Command("train a network", train),
+    "reproduce": Command("run tables and figures of the paper, and write the page", reproduce),
     "report": Command("compare runs: table, curves, page", report),
     "list": Command("list data sets, networks, methods and presets", list_),
 }

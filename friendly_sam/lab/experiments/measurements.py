@@ -1,0 +1,60 @@
+"""What is measured beside training: Hessian spectra of finished runs, and the theorems."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.experiments.experiment import Experiment, Scale
+from friendly_sam.lab.experiments.results import collect
+
+SPECTRA = "friendly_sam.lab.sharpness_of_runs"
+THEORY = "friendly_sam.lab.theory"
+
+DATA_SIZE: dict[Scale, int] = {"paper": 10_000, "small": 300, "mini": 800}
+"""Training images that the Hessian is computed on."""
+
+
+def available(module: str) -> bool:
+    """Tell whether a module can be imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def measure_spectra(
+    row: Experiment, scale: Scale, runs: Path, seeds: int | None = None
+) -> list[str]:
+    """Measure the spectrum of each finished run that has none yet; give the failures."""
+    if not available(SPECTRA):
+        print(f"{row.name}: no spectra, the module {SPECTRA} is missing", flush=True)
+        return []
+    measure: Any = importlib.import_module(SPECTRA).measure
+    failed = []
+    for found in collect(row, scale, runs, seeds).runs:
+        if (found.folder / "sharpness.json").is_file():
+            continue
+        print(f"{row.name}: spectrum of {found.folder.name}", flush=True)
+        size = min(DATA_SIZE[scale], found.config.data.train_size or DATA_SIZE[scale])
+        try:
+            measure(found.folder, top=5, data_size=size)
+        except (LabError, RuntimeError, ValueError, ImportError) as error:
+            failed.append(f"{found.folder.name}, spectrum: {' '.join(str(error).split())}")
+    return failed
+
+
+def measure_theory(folder: Path, scale: Scale) -> list[str]:
+    """Measure the theorems; give the failures."""
+    if not available(THEORY):
+        print(f"theory: the module {THEORY} is missing", flush=True)
+        return []
+    run: Any = importlib.import_module(THEORY).run
+    try:
+        run(folder, scale=scale, progress=lambda line: print(f"theory: {line}", flush=True))
+    except (LabError, RuntimeError, ValueError) as error:
+        return [f"theory: {' '.join(str(error).split())}"]
+    return []

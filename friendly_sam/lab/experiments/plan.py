@@ -1,0 +1,95 @@
+"""What is to be done: the runs of some rows, each once, in an order in which they can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from friendly_sam.lab.config import RunConfig
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.experiments.experiment import Experiment, Scale
+from friendly_sam.lab.experiments.identity import identity, needs, place
+from friendly_sam.lab.methods import passes
+from friendly_sam.lab.records import read_run, run_state
+
+MARK = "reproduce.json"
+"""The file by which a folder is known as one of ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Runs in two stages: those that leave weights for others, then the others."""
+
+    first: tuple[RunConfig, ...]
+    then: tuple[RunConfig, ...]
+    damaged: tuple[str, ...]
+    """Runs whose records cannot be read, with the reason; they are left alone."""
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.then)
+
+
+def plan(
+    experiments: Sequence[Experiment],
+    scale: Scale,
+    runs: Path,
+    *,
+    data_root: Path | None = None,
+    seeds: int | None = None,
+) -> Plan:
+    """Gather the runs of rows, each once, and give them their folders below `runs`."""
+    wanted = {
+        identity(run): run for experiment in experiments for run in experiment.runs(scale, seeds)
+    }
+    damaged = {name: reason for name in wanted if (reason := inspect(runs / name)) is not None}
+    leaders = {leader for run in wanted.values() if (leader := needs(run)) is not None}
+    placed = {
+        name: place(run, runs, data_root) for name, run in wanted.items() if name not in damaged
+    }
+    return Plan(
+        first=tuple(run for name, run in placed.items() if name in leaders),
+        then=tuple(run for name, run in placed.items() if name not in leaders),
+        damaged=tuple(damaged.values()),
+    )
+
+
+def inspect(folder: Path) -> str | None:
+    """Say what is wrong with the records in a run's folder; `None`: nothing, or no run."""
+    try:
+        if run_state(folder) is not None:
+            read_run(folder)
+    except LabError as error:
+        return str(error)
+    return None
+
+
+SECONDS = {
+    "mlp": 1.6e-5,
+    "cnn": 1.2e-4,
+    "resnet8w32": 4.5e-4,
+    "vgg8_bn": 8e-4,
+    "vgg16_bn": 8e-5,
+    "resnet18": 1.2e-4,
+    "wrn28_10": 9e-4,
+    "pyramidnet110": 1.4e-3,
+    "resnet50": 1.2e-3,
+    "hf:facebook/deit-small-patch16-224": 1.2e-3,
+}
+"""Forward and backward of one image: on one core for the small networks, as measured; on a
+current data-centre GPU for the paper's, a guess from their published throughput."""
+
+SIZES = {"imagenet": 1_281_167, "cars": 8144, "pets": 3680, "flowers": 7169}
+
+
+def seconds(run: RunConfig) -> float:
+    """Estimate what a run takes: its passes over its images, and a start-up."""
+    images = run.data.train_size or SIZES.get(run.data.name, 50_000)
+    held_out = (run.data.test_size or 800) + run.data.validation_size
+    a_pass = SECONDS.get(run.model.name, 1e-3)
+    return 0.3 + run.epochs * (passes(run) * images + held_out / 3) * a_pass
+
+
+def estimate(runs: Iterable[RunConfig], workers: int) -> float:
+    """Estimate the seconds that runs take, shared out among workers."""
+    return sum(seconds(run) for run in runs) / max(1, workers)
