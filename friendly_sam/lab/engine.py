@@ -22,7 +22,7 @@ from friendly_sam.lab.optimizers import build_optimizer
 from friendly_sam.lab.parsing import difference, from_yaml
 from friendly_sam.lab.parts import Streams, build_model, load_data
 from friendly_sam.lab.passes import Backward, Tally
-from friendly_sam.lab.records import Recorder, run_state
+from friendly_sam.lab.records import LOCK, Recorder, run_state
 from friendly_sam.lab.schedule import lr_factor
 from friendly_sam.lab.steps import Stepper
 
@@ -71,7 +71,8 @@ def _look(folder: Path, config: RunConfig, resume: bool) -> tuple[str | None, st
     try:
         check_writable(folder)
         state = run_state(folder)
-        if state is None and folder.is_dir() and any(folder.iterdir()):
+        foreign = folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).exists()
+        if state is None and foreign:
             return state, f"output folder {folder} is not empty and holds no run"
         if state is not None and resume:
             other = difference(from_yaml(folder / "config.yaml"), config)

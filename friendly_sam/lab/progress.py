@@ -103,15 +103,18 @@ class GridProgress:
         self.shares[name] = 1.0
         self.skipped += self.work[name]
 
-    def end(self, name: str, result: str) -> None:
-        """Note that a run has ended."""
+    def end(self, name: str, error: str | None) -> None:
+        """Note that a run has ended, well or with an error."""
         self.ended += 1
+        if error is not None:  # the rest of its work was not done, and will not be
+            self.skipped += self.work[name] * (1 - self.shares[name])
         self.shares[name] = 1.0
         if self.bar is not None:
             if name in self.tasks:
                 self.bar.remove_task(self.tasks.pop(name))
             self.bar.update(self.tasks[""], completed=self._done())
         elif self.verbose:
+            result = "done" if error is None else f"FAILED: {error}"
             left = f", about {_span(self.left())} left" if self.ended < len(self.work) else ""
             print(f"[{self.ended}/{len(self.work)}] {Path(name).name}: {result}{left}", flush=True)
 

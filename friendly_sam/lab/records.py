@@ -27,6 +27,9 @@ from friendly_sam.lab.parsing import from_yaml, to_yaml
 
 State = Literal["running", "finished", "failed"]
 
+LOCK = ".fsam-lock"
+"""The first file of a run's folder; where it stands alone, the run was cut off as it began."""
+
 
 class Recorder:
     """Writes one run's folder.
@@ -56,7 +59,7 @@ class Recorder:
         self._open = contextlib.ExitStack()
         self._tensorboard: Any = None
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_lock(folder / ".lock"))
+            stack.enter_context(_lock(folder / LOCK))
             self._metrics = stack.enter_context(_open_metrics(folder / "metrics.jsonl", position))
             write_atomically(folder / "config.yaml", to_yaml(config))
             self._start(epoch, resumed)

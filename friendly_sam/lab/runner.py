@@ -78,7 +78,7 @@ def run_all(
             for outcome in pool.run(todo, progress):
                 name = str(outcome.config.output)
                 outcomes[name] = outcome
-                progress.end(name, "done" if outcome.error is None else f"FAILED: {outcome.error}")
+                progress.end(name, outcome.error)
         finally:
             pool.stop()
     return [outcomes[str(run.output)] for run in runs]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from lab_runs import Tiny, final_state, same
 
+from friendly_sam.lab import records
 from friendly_sam.lab.engine import train
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.methods import METHODS
@@ -150,6 +151,37 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(tiny: Tiny) -> None
         train(config)
     with pytest.raises(LabError, match=r"holds another run: base.lr is 0.05 there and 0.1 here"):
         train(tiny(base={"lr": 0.1}), resume=True)
+
+
+def test_a_run_cut_off_as_it_began_starts_again_and_a_foreign_folder_is_left_alone(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny()
+    folder = Path(str(config.output))
+    writes: list[Path] = []
+
+    def dying(path: Path, content: str) -> None:
+        writes.append(path)
+        raise KeyboardInterrupt
+
+    for name in ("config.yaml", "environment.json", "status.json"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            original = records.write_atomically
+            patch.setattr(
+                records,
+                "write_atomically",
+                lambda path, content, name=name, original=original: (
+                    dying(path, content) if path.name == name else original(path, content)
+                ),
+            )
+            train(config, resume=True)
+    assert [path.name for path in writes] == ["config.yaml", "environment.json", "status.json"]
+    assert run_state(folder) is None
+    assert read_run(train(config)).finished
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(LabError, match="is not empty and holds no run"):
+        train(tiny("mine"), resume=True)
 
 
 def test_a_checkpoint_of_another_model_is_refused(tiny: Tiny) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -56,15 +57,11 @@ def test_a_killed_worker_takes_one_run_with_it(tiny: Tiny) -> None:
 
     def kill() -> None:
         for _ in range(600):
-            if (Path(str(configs[0].output)) / "metrics.jsonl").exists():
+            if run_state(Path(str(configs[0].output))) == "running":
                 break
             time.sleep(0.05)
-        children = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
-        ).stdout
-        for line in children.splitlines():
-            if "spawn_main" in line:
-                os.kill(int(line.split()[0]), signal.SIGKILL)
+        for process in multiprocessing.active_children():
+            process.kill()
 
     thread = threading.Thread(target=kill)
     thread.start()
