@@ -42,7 +42,8 @@ def figures(folder: Path, out: Path) -> list[Figure]:
         _write(
             "theorem1",
             "Error of the moving average against the learning rate, with λ = 1 - C γ^(2/3): a dot "
-            "a run, the mean, the bounds of theorem 1 as printed and corrected. Slope over seeds "
+            "for the mean over each run (γT from 1.25 to 5), the mean over runs, the bounds of "
+            "theorem 1 as printed and corrected. Slope over seeds "
             f"{slope}; the theorem says 1/3.",
             lambda axes, ink: _theorem1(axes[0], ink, first),
             out,
@@ -107,7 +108,12 @@ def _theorem1(axes: Any, ink: Ink, data: dict[str, Any]) -> None:
     middle = len(x) // 2
     guide = [0.75 * found[middle].mean * (place / x[middle]) ** (1 / 3) for place in x]
     axes.plot(x, guide, ":", color=ink.bound, linewidth=1.5, label="slope 1/3")
-    axes.set(xscale="log", yscale="log", xlabel="learning rate γ", ylabel="||m_T - ∇L(w_T)||")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="learning rate γ",
+        ylabel="||m_T - ∇L(w_T)||, mean over T",
+    )
     title(axes, "Theorem 1: error of the moving average")
     legend(axes)
 

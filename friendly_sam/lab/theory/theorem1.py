@@ -7,16 +7,22 @@ The proof (appendix A1) weighs gradients by λ^(T-t)/Σ, which is the library's
 
 where ℓ = log(e^(-1/4)/δ) as printed. Solving exp(-ε²/(8 M ||w||²) + 1/4) = δ for ε gives
 ℓ = log(e^(+1/4)/δ): that is the corrected bound. α is the one that balances the two terms,
-α = (G β γ)^(2/3) / (4^(2/3) M^(1/3) ℓ^(1/3)), with the corrected ℓ. T = TIME/γ, so that every
-learning rate is measured at about the same place, half-way down, where the weights still move; the
-proof asks for T > 4/α, which that is.
+α = (G β γ)^(2/3) / (4^(2/3) M^(1/3) ℓ^(1/3)), with the corrected ℓ.
+
+The theorem speaks of every T > 4/α. How large the error is at one T depends on how fast the weights
+move just then, so each run gives the mean over a stretch of T, from γT = 1.25 to γT = 5 (the
+descent and some time at the bottom): the same stretch of the way for every learning rate. Measured
+at one T, the slope would be that of the place: 0.29 [0.27, 0.31] at γT = 1.25, 0.40 [0.38, 0.42]
+at T = 8/α (20 seeds each, the learning rates of `mini`).
+
+The noise alone gives √(M α/(2 - α)), whose slope is 1/3 as α → 0 and a little more before.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from friendly_sam.lab.theory.intervals import interval, log_slope
@@ -24,8 +30,8 @@ from friendly_sam.lab.theory.problem import Problem, friendly_run
 
 DELTA = 0.1
 RHO = 0.05
-TIME = 1.25
-"""γ T."""
+STRETCH = (1.25, 5.0)
+"""γT from where to where the error is averaged."""
 PRINTED = math.log(math.exp(-1 / 4) / DELTA)
 CORRECTED = math.log(math.exp(1 / 4) / DELTA)
 
@@ -49,11 +55,14 @@ def measure(rates: Sequence[float], seeds: int, progress: Callable[[str], None])
     rows: list[dict[str, Any]] = []
     for lr in rates:
         alpha = balanced_alpha(problem, lr)
-        steps = math.ceil(TIME / lr)
-        if steps <= 4 / alpha or alpha >= 1:
+        first, steps = (math.ceil(place / lr) for place in STRETCH)
+        if first <= 4 / alpha or alpha >= 1:
             raise ValueError(f"rates must be small enough for T > 4/α, not {lr:g}")
         progress(f"theorem 1: learning rate {lr:g}, {steps} steps, {seeds} seeds")
-        errors = []
+        row: dict[str, Any] = {"lr": lr, "alpha": alpha, "first": first, "steps": steps}
+        row["printed"] = error_bound(problem, lr, alpha, steps, PRINTED)
+        row["corrected"] = error_bound(problem, lr, alpha, steps, CORRECTED)
+        row |= {"errors": [], "largest": [], "above_printed": 0, "above_corrected": 0}
         for seed in range(seeds):
             run = friendly_run(
                 problem,
@@ -64,35 +73,30 @@ def measure(rates: Sequence[float], seeds: int, progress: Callable[[str], None])
                 decay=1 - alpha,
                 variant="debiased",
             )
-            last = deque(run, maxlen=1)[0]
-            errors.append(float((last.average - last.full).norm()))
-        rows.append(
-            {
-                "lr": lr,
-                "alpha": alpha,
-                "steps": steps,
-                "errors": errors,
-                "printed": error_bound(problem, lr, alpha, steps, PRINTED),
-                "corrected": error_bound(problem, lr, alpha, steps, CORRECTED),
-            }
-        )
+            errors = [float((s.average - s.full).norm()) for s in islice(run, first - 1, None)]
+            row["errors"].append(sum(errors) / len(errors))
+            row["largest"].append(max(errors))
+            for name in ("printed", "corrected"):
+                row[f"above_{name}"] += sum(error > row[name] for error in errors)
+        rows.append(row)
     slopes = [log_slope(rates, [row["errors"][seed] for row in rows]) for seed in range(seeds)]
     return {"rows": rows, "slopes": slopes, "delta": DELTA}
 
 
 def claims(data: dict[str, Any]) -> list[dict[str, str]]:
     """Judge the theorem by the measured errors."""
-    total = sum(len(row["errors"]) for row in data["rows"])
+    rows = data["rows"]
+    total = sum(len(row["errors"]) * (row["steps"] - row["first"] + 1) for row in rows)
     found = []
     for name, wording in (("corrected", "log(e^(+1/4)/δ)"), ("printed", "log(e^(-1/4)/δ)")):
-        below = sum(error <= row[name] for row in data["rows"] for error in row["errors"])
-        worst = max(error / row[name] for row in data["rows"] for error in row["errors"])
+        above = sum(row[f"above_{name}"] for row in rows)
+        worst = max(max(row["largest"]) / row[name] for row in rows)
         found.append(
             {
                 "text": f"Theorem 1: with probability 1 - δ = {1 - data['delta']:g} the error of "
                 f"the moving average is below the {name} bound, {wording}",
-                "verdict": "holds" if below >= (1 - data["delta"]) * total else "does not hold",
-                "detail": f"{below} of {total} runs are below it; the largest error is "
+                "verdict": "holds" if above <= data["delta"] * total else "does not hold",
+                "detail": f"above it at {above:,} of {total:,} steps; the largest error is "
                 f"{100 * worst:.0f} % of the bound",
             }
         )
@@ -121,9 +125,9 @@ def table(data: dict[str, Any]) -> dict[str, Any]:
             [
                 f"{row['lr']:g}",
                 f"{1 - row['alpha']:.4f}",
-                str(row["steps"]),
+                f"{row['first']:,} to {row['steps']:,}",
                 str(mean),
-                f"{max(row['errors']):.3f}",
+                f"{max(row['largest']):.3f}",
                 f"{row['printed']:.3f}",
                 f"{row['corrected']:.3f}",
             ]
