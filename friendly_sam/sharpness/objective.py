@@ -105,6 +105,19 @@ class Objective:
         noise = torch.randn(self.dimension, dtype=torch.float64, generator=generator)
         return noise.to(self.device, self.dtype)
 
+    def over(self, data: Iterable[Any]) -> Objective:
+        """The same loss of the same weights over other data; it is not checked again."""
+        return Objective(
+            self.model,
+            self._loss,
+            data,
+            parameters=self.parameters,
+            mode=self.mode,
+            batch_loss=self._batch_loss,
+            batch_size=self._size,
+            check=False,
+        )
+
     # -- value, gradient, Hessian -----------------------------------------------------------
 
     def loss(self, at: Tensor | None = None) -> float:

@@ -165,6 +165,8 @@ def _lemma1(panels: Sequence[Any], ink: Ink, data: dict[str, Any]) -> None:
 
 
 def _theorem2(axes: Any, ink: Ink, data: dict[str, Any]) -> None:
+    from matplotlib.ticker import NullLocator
+
     rows = data["rows"]
     x = [row["steps"] for row in rows]
     _bounds(axes, ink, x, rows)
@@ -172,6 +174,16 @@ def _theorem2(axes: Any, ink: Ink, data: dict[str, Any]) -> None:
     axes.set(xlabel="steps T", ylabel="(1/T) Σ ||∇L(w_t)||²", yscale="log")
     axes.set_xscale("log", base=2)
     axes.set_xticks(x, [f"{place:,}" for place in x])
-    axes.minorticks_off()
+    axes.xaxis.set_minor_locator(NullLocator())
+    _plain_ticks(axes)
     title(axes, "Theorem 2: convergence of F-SAM")
     legend(axes)
+
+
+def _plain_ticks(axes: Any) -> None:
+    """Label the ticks of a logarithmic y axis with plain numbers, three a decade."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    axes.yaxis.set_minor_locator(NullLocator())
