@@ -151,13 +151,13 @@ def gain_grows(first: str, second: str, *, text: str) -> Claim:
         for panel in results.panels():
             shared = _shared(results, panel, first, second)
             asked = _asked(results, panel, first)
-            leads: tuple[Scores, ...] = ({}, {})
+            most: Scores = {}
+            least: Scores = {}
             if shared and (shared[0], shared[-1]) == (asked[0], asked[-1]):
-                leads = tuple(
-                    _lead(results, panel, first, second, x) for x in (shared[-1], shared[0])
-                )
+                most = _lead(results, panel, first, second, shared[-1])
+                least = _lead(results, panel, first, second, shared[0])
             label = f"{panel}: lead of {first} at {asked[-1]:g} minus at {asked[0]:g}"
-            comparisons.append(_compared(label, *leads))
+            comparisons.append(_compared(label, most, least))
         return comparisons
 
     return Claim(text=text, compare=compare)

@@ -77,8 +77,8 @@ SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
     "cnn": {
         "asam": (0.25, 0.5, 1.0),
         "fishersam": (0.05, 0.1),
-        "sam": (0.025, 0.05, 0.1),
-        "fsam": (0.025, 0.05, 0.1),
+        "sam": (0.05, 0.1, 0.2),
+        "fsam": (0.05, 0.1, 0.2),
     },
 }
 """Candidates of the networks at `small` and `mini`, where they are not those of figure 3."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
-from friendly_sam.lab.experiments.claims import Judgement
+from friendly_sam.lab.experiments.claims import Comparison, Judgement
 from friendly_sam.lab.report.chapter import Chapter
 from friendly_sam.lab.report.figures import COLOURS, inline_svg
 from friendly_sam.lab.report.page import Table
@@ -53,7 +55,7 @@ th { color: var(--soft); font-weight: 600; }
 .undecided, .not-run { color: var(--open); background: var(--open-ground); }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr));
   gap: 1rem; margin: 1rem 0; } .panels svg { width: 100%; height: auto; display: block; }
-.panels svg { max-width: 34rem; }
+.panels svg { max-width: 34rem; } .panels img { width: 100%; background: #fff; }
 details { margin: .7rem 0; } summary { cursor: pointer; color: var(--soft); }
 ul.claims { list-style: none; padding: 0; } ul.claims li { margin: .35rem 0; }
 .contents { columns: 2 20rem; padding-left: 1.2rem; }
@@ -131,6 +133,13 @@ def verdict_text(judgement: Judgement) -> str:
     return f"{judgement.verdict}{at} n = {judgement.n}" if judgement.n else judgement.verdict
 
 
+def difference_text(comparison: Comparison) -> str:
+    """Write a difference with its interval and number of seeds."""
+    if comparison.difference is None:
+        return f"n = {comparison.n}" if comparison.n else ""
+    return f"{comparison.difference} (n={comparison.n})"
+
+
 def _chapter(chapter: Chapter) -> str:
     row = chapter.experiment
     parts = [
@@ -142,14 +151,15 @@ def _chapter(chapter: Chapter) -> str:
     if chapter.judgements:
         parts.append(_judgements(chapter.judgements))
     drawn = [inline_svg(p, f"{row.name}-{number}") for number, p in enumerate(chapter.panels)]
-    drawn += [_foreign_svg(svg, f"{row.name}-x{n}") for n, svg in enumerate(chapter.pictures)]
+    drawn += [_foreign_svg(path, caption) for path, caption in chapter.pictures]
     if drawn:
         parts.append('<div class="panels">' + "".join(f"<div>{svg}</div>" for svg in drawn))
         parts.append("</div>")
     if chapter.measured is not None:
         parts.append("<h3>Measured</h3>" + table_html(chapter.measured))
         parts.append(f'<p class="soft">{escape(chapter.caption)}</p>')
-        parts += [table_html(more) for more in chapter.more]
+    for title, more in chapter.more:
+        parts.append(f"<h3>{escape(title)}</h3>" + table_html(more))
     if chapter.printed is not None:
         where = escape(chapter.printed_where)
         parts.append(f"<h3>Printed in the paper: {where}</h3>" + table_html(chapter.printed))
@@ -173,9 +183,7 @@ def _judgements(judgements: Sequence[Judgement]) -> str:
     items = []
     for judgement in judgements:
         rows = "".join(
-            f"<tr><td>{escape(c.label)}</td><td>"
-            f"{escape('' if c.difference is None else f'{c.difference} (n={c.n})')}"
-            "</td></tr>"
+            f"<tr><td>{escape(c.label)}</td><td>{escape(difference_text(c))}</td></tr>"
             for c in judgement.comparisons
         )
         table = f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
@@ -188,12 +196,11 @@ def _details(title: str, inner: str) -> str:
     return f"<details><summary>{escape(title)}</summary>{inner}</details>"
 
 
-def _foreign_svg(svg: bytes, key: str) -> str:
+def _foreign_svg(path: Path, caption: str) -> str:
     """Show an SVG made elsewhere as an image, so that its ids stay its own."""
-    import base64
-
-    uri = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-    return f'<img src="{uri}" alt="{escape(key)}" style="width: 100%; background: #fff">'
+    uri = "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
+    text = escape(caption)
+    return f'<img src="{uri}" alt="{text}"><p class="soft">{text}</p>'
 
 
 def table_html(table: Table) -> str:

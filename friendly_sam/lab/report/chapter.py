@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from friendly_sam.lab.experiments.claims import Judgement
 from friendly_sam.lab.experiments.experiment import Experiment
@@ -24,8 +25,8 @@ class Chapter:
     mapping: str
     command: str
     measured: Table | None = None
-    more: Sequence[Table] = ()
-    """Further tables."""
+    more: Sequence[tuple[str, Table]] = ()
+    """Further tables with their titles."""
     caption: str = ""
     sweep: Table | None = None
     """What the choice on validation images was made from."""
@@ -33,8 +34,8 @@ class Chapter:
     printed_where: str = ""
     judgements: Sequence[Judgement] = ()
     panels: Sequence[Panel] = ()
-    pictures: Sequence[bytes] = ()
-    """SVG made elsewhere (theory)."""
+    pictures: Sequence[tuple[Path, str]] = ()
+    """SVG files made elsewhere, with their captions (theory)."""
     facts: Sequence[tuple[str, str]] = ()
     """Seeds, machine, time."""
     records: Sequence[tuple[str, str]] = ()

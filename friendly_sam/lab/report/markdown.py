@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from friendly_sam.lab.report.book import Book, verdict_text
+from friendly_sam.lab.report.book import Book, difference_text, verdict_text
 from friendly_sam.lab.report.chapter import Chapter
 from friendly_sam.lab.report.page import Table
 
 
-def markdown(book: Book, pictures: dict[str, str]) -> str:
+def markdown(book: Book, pictures: dict[str, list[str]]) -> str:
     """Give the report as Markdown.
 
     Args:
         book: the report.
-        pictures: for each row, the path of its picture as seen from the page.
+        pictures: for each row, the paths of its pictures as seen from the page.
     """
     parts = [f"# {book.title}", book.lead, "## What the paper says, and what was seen here"]
     rows = [
@@ -23,12 +23,14 @@ def markdown(book: Book, pictures: dict[str, str]) -> str:
         for j in c.judgements
     ]
     parts.append(table(Table(header=["row", "claim", "here"], rows=rows)))
-    parts += [_chapter(chapter, pictures.get(chapter.experiment.name)) for chapter in book.chapters]
+    parts += [
+        _chapter(chapter, pictures.get(chapter.experiment.name, [])) for chapter in book.chapters
+    ]
     parts.append(f"---\n\n{book.footer}")
     return "\n\n".join(parts) + "\n"
 
 
-def _chapter(chapter: Chapter, picture: str | None) -> str:
+def _chapter(chapter: Chapter, pictures: Sequence[str]) -> str:
     row = chapter.experiment
     parts = [f"## {row.name}", f"**{row.title}.** The paper: {row.claim}"]
     parts += [f"> {note}" for note in chapter.notes]
@@ -37,16 +39,16 @@ def _chapter(chapter: Chapter, picture: str | None) -> str:
         for judgement in chapter.judgements:
             lines.append(f"- **{verdict_text(judgement)}**: {judgement.text}")
             lines += [
-                f"  - {c.label}: {c.difference} (n={c.n})"
+                f"  - {': '.join(filter(None, (c.label, difference_text(c))))}"
                 for c in judgement.comparisons
-                if c.difference is not None
+                if c.n or not c.difference
             ]
         parts.append("\n".join(lines))
-    if picture is not None:
-        parts.append(f"![{row.title}]({picture})")
+    parts += [f"![{row.title}]({picture})" for picture in pictures]
     if chapter.measured is not None:
         parts += ["Measured:", table(chapter.measured), chapter.caption]
-        parts += [table(more) for more in chapter.more]
+    for title, more in chapter.more:
+        parts += [f"{title}:", table(more)]
     if chapter.printed is not None:
         parts += [f"Printed in the paper ({chapter.printed_where}):", table(chapter.printed)]
     parts.append(f"Setting: {chapter.mapping}")

@@ -64,7 +64,7 @@ def read_book(folder: Path) -> Book:
         row = experiment(name)
         command = str(asked.get("command", f"fsam reproduce {name} --scale {scale}"))
         if row.drawing == "theory":
-            chapters.append(theory_chapter(row, scale, folder / "theory", command))
+            chapters.append(theory_chapter(row, scale, folder, command))
         else:
             results = collect(row, scale, folder / "runs", asked.get("seeds"))
             chapters.append(chapter(results, command))
@@ -88,15 +88,17 @@ def _notes(path: Path) -> dict[str, Any]:
     return dict(notes)
 
 
-def _write_pictures(folder: Path, book: Book) -> dict[str, str]:
-    """Write each row's picture as SVG, PNG and PDF; give the SVG's path from the page."""
+def _write_pictures(folder: Path, book: Book) -> dict[str, list[str]]:
+    """Write each row's picture as SVG, PNG and PDF; give the SVGs' paths from the page."""
     folder.mkdir(exist_ok=True)
-    paths = {}
+    paths: dict[str, list[str]] = {}
     for found in book.chapters:
         name = found.experiment.name
         if found.panels:
             write_atomically(folder / f"{name}.svg", draw(found.panels, "svg"))
             write_atomically(folder / f"{name}.png", draw(found.panels, "png"))
             write_atomically(folder / f"{name}.pdf", draw(found.panels, "pdf"))
-            paths[name] = f"figures/{name}.svg"
+            paths[name] = [f"figures/{name}.svg"]
+        if found.pictures:
+            paths[name] = [f"figures/{path.name}" for path, _ in found.pictures]
     return paths

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.experiments.claims import Comparison, Judgement
+from friendly_sam.lab.experiments.claims import Comparison, Judgement, Verdict
 from friendly_sam.lab.experiments.experiment import Experiment, Scale
 from friendly_sam.lab.experiments.measurements import THEORY, available
 from friendly_sam.lab.report.chapter import Chapter
@@ -17,7 +17,7 @@ from friendly_sam.lab.report.page import Table
 
 def theory_chapter(row: Experiment, scale: Scale, folder: Path, command: str) -> Chapter:
     """Make the chapter; where the module or its results are missing, say so."""
-    path = folder / "theory.json"
+    path = folder / "theory" / "theory.json"
     if not available(THEORY):
         return _empty(row, scale, command, f"The module {THEORY} is missing.")
     if not path.is_file():
@@ -25,28 +25,34 @@ def theory_chapter(row: Experiment, scale: Scale, folder: Path, command: str) ->
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         judgements = [_judgement(claim) for claim in values.get("claims", [])]
-        tables = [
-            Table(header=list(map(str, t["header"])), rows=[list(map(str, r)) for r in t["rows"]])
-            for t in values.get("tables", [])
-        ]
+        tables = [_table(table) for table in values.get("tables", [])]
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{path} is damaged; delete it and run the row again") from error
     figures: Any = importlib.import_module(THEORY).figures
-    drawn = figures(folder, folder)
+    drawn = figures(path.parent, folder / "figures")
     return Chapter(
         experiment=row,
         mapping=row.mapping[scale],
         command=command,
         judgements=judgements,
-        measured=tables[0] if tables else None,
-        more=tables[1:],
-        pictures=[Path(figure.svg).read_bytes() for figure in drawn],
+        more=tables,
+        pictures=[(figure.svg, figure.caption) for figure in drawn],
     )
 
 
+def _table(values: dict[str, Any]) -> tuple[str, Table]:
+    rows = [[str(cell) for cell in row] for row in values["rows"]]
+    return str(values["title"]), Table(header=[str(c) for c in values["columns"]], rows=rows)
+
+
 def _judgement(claim: dict[str, Any]) -> Judgement:
-    detail = Comparison(label=str(claim.get("detail", "")), difference=None)
-    return Judgement(text=str(claim["text"]), verdict=claim["verdict"], comparisons=(detail,))
+    """Read a verdict; `undecided at 5` holds its number of seeds."""
+    verdict, _, n = str(claim["verdict"]).partition(" at ")
+    if verdict not in get_args(Verdict):
+        raise ValueError(f"unknown verdict {verdict!r}")
+    label = str(claim.get("detail", ""))
+    detail = Comparison(label=label, difference=None, n=int(n) if n.isdigit() else 0)
+    return Judgement(text=str(claim["text"]), verdict=verdict, comparisons=(detail,))  # type: ignore[arg-type]
 
 
 def _empty(row: Experiment, scale: Scale, command: str, note: str) -> Chapter:
