@@ -52,7 +52,7 @@ def subject(
     """
     if data_size < 1:
         raise ValueError(f"data_size must be at least 1, not {data_size}")
-    config, path = read_run(run_folder).config, _weights(run_folder)
+    config, path = read_run(run_folder).config, last_weights(run_folder)
     here = World(device=choose_device(device))
     data = load_data(config)
     model = build_model(config, data, here)
@@ -112,11 +112,10 @@ def measure(
         "mode": mode,
     }
     path = run_folder / "sharpness.json"
-    # Read first: what is missing should be told before anything is loaded.
-    checkpoint = hashlib.sha256(_weights(run_folder).read_bytes()).hexdigest()
-    kept = _kept(path)
-    if kept is not None and kept["settings"] == settings and kept["checkpoint"] == checkpoint:
-        return kept
+    checkpoint = fingerprint(run_folder)
+    known = kept(path, settings, checkpoint)
+    if known is not None:
+        return known
     examined = subject(run_folder, data_size=data_size, mode=mode)
     objective = examined.objective
     count = min(max(top, 5), objective.dimension)
@@ -159,7 +158,8 @@ def measure(
     return result
 
 
-def _weights(run_folder: Path) -> Path:
+def last_weights(run_folder: Path) -> Path:
+    """Give the checkpoint with a run's last weights."""
     read_run(run_folder)
     path = Checkpoints(run_folder / "checkpoints").last
     if not path.is_file():
@@ -167,13 +167,20 @@ def _weights(run_folder: Path) -> Path:
     return path
 
 
-def _kept(path: Path) -> dict[str, Any] | None:
+def fingerprint(run_folder: Path) -> str:
+    """Give the SHA-256 of a run's last checkpoint."""
+    return hashlib.sha256(last_weights(run_folder).read_bytes()).hexdigest()
+
+
+def kept(path: Path, settings: dict[str, Any], checkpoint: str) -> dict[str, Any] | None:
+    """Read a measurement, if it was made with these settings from this checkpoint."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    whole = isinstance(kept, dict) and {"settings", "checkpoint", "density"} <= kept.keys()
-    return kept if whole else None
+    if not isinstance(found, dict) or found.get("settings") != settings:
+        return None
+    return found if found.get("checkpoint") == checkpoint else None
 
 
 def _batches(

@@ -1,0 +1,74 @@
+"""The two pictures of `fsam sharpness` that are no plain charts: spectra and landscapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from friendly_sam.sharpness.canvas import Ink, Paint, legend, title
+
+_FAMILIES = ("SGD", "SAM", "F-SAM")
+
+
+def _colour(ink: Ink, family: str, index: int) -> str:
+    if family in _FAMILIES:
+        return ink.lines[_FAMILIES.index(family)]
+    return ink.lines[(index + 3) % len(ink.lines)]
+
+
+def density_picture(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Paint:
+    """Draw spectral densities on a logarithmic axis; `spectra` has family and `measure` by name."""
+
+    def paint(panels: Sequence[Any], ink: Ink) -> None:
+        axes = panels[0]
+        for index, (name, (family, found)) in enumerate(spectra.items()):
+            colour = _colour(ink, family, index)
+            x, y = found["density"]["x"], found["density"]["y"]
+            axes.plot(x, [max(value, 1e-12) for value in y], color=colour, label=name)
+            for value in found["eigenvalues"]:
+                axes.plot([value], [1.4e-6 * 1.7**index], marker="|", markersize=9, color=colour)
+        top = max(max(found["density"]["y"]) for _, found in spectra.values())
+        axes.set(yscale="log", ylim=(1e-6, 3 * top), xlabel="eigenvalue of the Hessian")
+        axes.set_ylabel("density (ticks: the largest)")
+        title(axes, "Spectral density")
+        legend(axes)
+
+    return paint
+
+
+def landscape_picture(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:
+    """Draw planes side by side, with the same levels in all of them."""
+    lowest = min(min(map(min, found["plane"]["losses"])) for found in landscapes.values())
+    # Levels by ratios: the bottom of the valley would else be one flat colour.
+    start = max(lowest, 1e-3)
+    levels = [start * 10 ** (k / 4) for k in range(1, 15)]
+
+    def paint(panels: Sequence[Any], ink: Ink) -> None:
+        for axes, (name, found) in zip(panels, landscapes.items(), strict=True):
+            plane = found["plane"]
+            axes.grid(visible=False)
+            losses = [
+                [max(v, start) if math.isfinite(v) else 1e9 for v in row] for row in plane["losses"]
+            ]
+            filled = axes.contourf(
+                plane["x"], plane["y"], [[math.log10(v) for v in row] for row in losses],
+                levels=[math.log10(start), *map(math.log10, levels)], cmap="viridis", extend="max",
+            )  # fmt: skip
+            lines = axes.contour(
+                plane["x"], plane["y"], losses, levels=levels[::2], colors="white", linewidths=0.8
+            )
+            axes.clabel(lines, fmt="%.2g", fontsize=8)
+            axes.plot([0], [0], marker="+", markersize=10, color="#d55e00", markeredgewidth=2)
+            axes.set_aspect("equal")
+            axes.set(xlabel="first direction")
+            title(axes, name)
+        panels[0].set_ylabel("second direction")
+        bar = panels[-1].figure.colorbar(filled, ax=list(panels), shrink=0.75)
+        bar.set_label("log₁₀ of the loss")
+
+    return paint
+
+
+def _within(value: float, least: float) -> float:
+    return max(value, least) if math.isfinite(value) else 1e9
