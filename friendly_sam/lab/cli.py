@@ -107,8 +107,13 @@ def report(arguments: Sequence[str]) -> int:
     from friendly_sam.lab.files import check_writable
     from friendly_sam.lab.report import page
     from friendly_sam.lab.report.console import plain_table
+    from friendly_sam.lab.report.reproduction import is_reproduction, write_report
     from friendly_sam.lab.report.runs import find_runs, runs_page
 
+    if len(options.runs) == 1 and is_reproduction(options.runs[0]):
+        written, summary = write_report(options.runs[0])
+        print(f"{summary}\n\nPage: {written}")
+        return 0
     check_writable(options.output.absolute().parent)
     content, table = runs_page(find_runs(options.runs))
     print(plain_table(table))

@@ -65,9 +65,15 @@ def _wait(job: Any) -> str | None:
     try:
         job.result()
     except Exception as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        return " ".join(lines[-1].split()) if lines else type(error).__name__
+        return _reason(str(error)) or type(error).__name__
     return None
+
+
+def _reason(text: str) -> str:
+    """Find the error in submitit's message: the last line of the trace between its rules."""
+    trace = text.split("--------------------")[1:-1]
+    lines = [line for line in "\n".join(trace or [text]).splitlines() if line.strip(" -")]
+    return " ".join(lines[-1].split()) if lines else ""
 
 
 _GENERAL = ("timeout_min", "nodes", "gpus_per_node", "cpus_per_task", "mem_gb", "name")

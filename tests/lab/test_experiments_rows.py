@@ -1,0 +1,107 @@
+"""Every row at every scale is a list of valid runs, and says what it changed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.experiments import EXPERIMENTS, SCALES, experiment
+from friendly_sam.lab.experiments.identity import identity, needs, place
+from friendly_sam.lab.experiments.paper import printed, source
+from friendly_sam.lab.experiments.plan import estimate, plan
+from friendly_sam.lab.methods import resolve
+
+ROWS = [
+    "table1", "table2", "table3", "table4", "table5", "table6", "decay",
+    "figure2a", "figure2b", "figure2c", "figureA1", "figure3", "figure4", "figureA2", "figureA3",
+    "theory", "ascent-fraction",
+]  # fmt: skip
+
+
+def test_there_is_a_row_for_every_table_and_figure():
+    assert list(EXPERIMENTS) == ROWS
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_has_valid_runs_a_mapping_and_a_claim(name, scale):
+    row = experiment(name)
+    assert row.mapping[scale]
+    assert row.claim
+    cells = row.cells(scale)
+    keys = [(cell.panel, cell.method, cell.x) for cell in cells]
+    assert len(set(keys)) == len(keys), "two cells of one name"
+    for cell in cells:
+        assert [run.seed for run in cell.runs] == list(range(len(cell.runs)))
+        assert len(cell.runs) >= 3
+        for run in cell.runs:
+            resolve(run)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_settings_are_never_chosen_on_the_test_images(scale):
+    for row in EXPERIMENTS.values():
+        for cell in row.cells(scale):
+            swept = [
+                c for c in row.cells(scale) if (c.panel, c.method) == (cell.panel, cell.method)
+            ]
+            if row.choose and len(swept) > 1 and scale != "paper":
+                assert all(run.data.validation_size for run in cell.runs), row.name
+
+
+def test_rows_share_the_runs_that_are_the_same(tmp_path):
+    both = plan([experiment("table1"), experiment("figure3")], "mini", tmp_path)
+    alone = plan([experiment("table1")], "mini", tmp_path)
+    second = plan([experiment("figure3")], "mini", tmp_path)
+    assert len(both) < len(alone) + len(second)
+
+
+def test_a_run_is_named_by_what_it_is_and_not_by_where_it_is(tmp_path):
+    run = experiment("figure3").runs("small")[0]
+    placed = place(run, tmp_path, tmp_path / "data")
+    assert placed.data.root == str(tmp_path / "data" / "cifar10")
+    moved = dataclasses.replace(placed, output=None)
+    assert identity(moved) == identity(run)
+    assert identity(dataclasses.replace(run, seed=7)) != identity(run)
+
+
+def test_fine_tuning_waits_for_the_run_that_it_starts_from(tmp_path):
+    work = plan([experiment("table5")], "mini", tmp_path)
+    assert len(work.first) == 1
+    weights = {run.model.weights for run in work.then}
+    assert weights == {work.first[0].output}
+    assert needs(experiment("table5").runs("mini")[-1]) is not None
+
+
+def test_the_paper_scale_is_the_published_recipe():
+    for cell in experiment("table2").cells("paper"):
+        for run in cell.runs:
+            assert run.data.train_size is None
+            assert run.epochs == (300 if run.model.name == "pyramidnet110" else 200)
+            assert run.base.weight_decay == (5e-4 if cell.method == "SGD" else 1e-3)
+            radius = {"SGD": None, "ASAM": 4.0, "FisherSAM": 0.1}.get(cell.method, 0.2)
+            assert run.method.rho == radius
+
+
+def test_mini_fits_into_half_an_hour_on_two_cores():
+    runs = {run for row in EXPERIMENTS.values() for run in row.runs("mini")}
+    assert estimate(runs, workers=2) < 30 * 60
+
+
+def test_an_unknown_row_is_answered_with_the_nearest():
+    with pytest.raises(LabError, match="did you mean figure3"):
+        experiment("figure33")
+
+
+def test_the_printed_numbers_have_their_source():
+    assert "CVPR 2024" in source()
+    table = printed("table6")
+    assert table is not None
+    assert table.rows[-1] == ("80 %", "27.86 ± 0.53", "31.73 ± 3.37", "59.39 ± 1.77")
+    for name in ("table1", "table2", "table3", "table4", "table5", "table6", "figure3"):
+        found = printed(name)
+        assert found is not None
+        assert all(len(row) == len(found.header) for row in found.rows)
+    assert printed("figure4") is None
