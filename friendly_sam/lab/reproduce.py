@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,8 +119,8 @@ def scale_of(name: str) -> Scale:
 
 def run(options: Options) -> int:
     """Do the runs, then write the page; failed runs are told at the end."""
-    started = time.monotonic()
     claim_folder(options.folder)
+    _remember(options)
     work = plan(
         options.rows,
         options.scale,
@@ -133,7 +132,6 @@ def run(options: Options) -> int:
     if not options.report_only:
         failed += _do(options, work)
         failed += _measure(options)
-    _remember(options, time.monotonic() - started)
     from friendly_sam.lab.report.reproduction import write_report
 
     page, summary = write_report(options.folder)
@@ -192,8 +190,8 @@ def _measure(options: Options) -> list[str]:
     return failed
 
 
-def _remember(options: Options, seconds: float) -> None:
-    """Note which rows were asked for, how, and how long it took: the page tells it."""
+def _remember(options: Options) -> None:
+    """Note which rows were asked for, and how, before anything runs: the page tells it."""
     path = options.folder / MARK
     try:
         notes = json.loads(path.read_text(encoding="utf-8"))

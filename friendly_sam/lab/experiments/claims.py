@@ -132,8 +132,8 @@ def beats_at_each(first: str, second: str, *, text: str, at: float | None = None
     def compare(results: Results) -> list[Comparison]:
         comparisons = []
         for panel in results.panels():
-            for x in _shared(results, panel, first, second):
-                if at is None or x == at:
+            for x in _asked(results, panel, first):
+                if x in _asked(results, panel, second) and (at is None or x == at):
                     good, bad = results.at(panel, first, x), results.at(panel, second, x)
                     pair = _scores(good, "test_accuracy"), _scores(bad, "test_accuracy")
                     label = f"{panel}, {x:g}: {first} - {second}"

@@ -58,8 +58,6 @@ class Experiment:
     """Draw x by ratios."""
     metric: str = "test_accuracy"
     """What is tabled."""
-    paper: str = ""
-    """Key of the paper's printed numbers (default: the name)."""
 
     first: Callable[[Scale], list[RunConfig]] = lambda scale: []
     """Runs that others start from; they are in no cell."""

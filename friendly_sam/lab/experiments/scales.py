@@ -1,25 +1,7 @@
-"""From the paper's settings to runs at each scale.
+"""From the paper's settings to runs at each scale; `COMMON` tells what was changed, and why.
 
 The paper's setting is named by its data set, its network and its method; a scale says what
 stands for each of them here.
-
-paper  The recipes of section 6 and appendix A5, for GPUs: nothing is changed.
-small  Real images on a CPU: 600 of them at 12x12 pixels with flips and nothing else, and a
-       ResNet-8 of width 32 in the place of every network. CIFAR-100 keeps its first 20 classes,
-       so that each has about 30 images. 16 epochs of batches of 64, learning rate 0.05,
-       momentum 0.9, cosine; weight decay 0.0005 for all methods.
-       40 % of the labels are random: with so few steps this is where sharpness-aware
-       training differs from SGD at all, since the network can memorise what is wrong.
-       1,000 test images and 300 validation images (with right labels).
-mini   scikit-learn's digits, embedded: 800 for training with 60 % random labels, 200 for
-       validation, 797 for the test. An MLP stands for ResNet-18 and WRN-28-10, a small
-       convolutional network with BatchNorm for VGG16-BN and PyramidNet-110. 400 of those
-       images stand for CIFAR-100, the harder task. 30 epochs (the convolutional network,
-       which memorises sooner: 15), batches of 64.
-
-At `small` and `mini` the radius is a sweep, and what is tabled is the radius that is best on
-the validation images (mean over seeds), for each method by itself. Rows that the paper runs
-at one radius use the one that this sweep gave for SAM (`RADIUS`). F-SAM's decay is 0.9 there.
 """
 
 from __future__ import annotations
@@ -38,6 +20,29 @@ from friendly_sam.lab.config import (
 from friendly_sam.lab.experiments.experiment import Scale
 from friendly_sam.lab.methods import METHODS
 from friendly_sam.lab.presets import preset
+
+COMMON: dict[Scale, str] = {
+    "paper": "The recipes of section 6 and appendix A5, for GPUs: nothing is changed.",
+    "small": "Real images on a CPU: 600 of them at 12x12 pixels with flips and nothing else, and a "
+    "ResNet-8 of width 32 in the place of every network. CIFAR-100 keeps its first 20 classes, so "
+    "that each has about 30 images. 16 epochs of batches of 64, learning rate 0.05 with a cosine "
+    "schedule, momentum 0.9, weight decay 0.0005 for all methods. 40 % of the training labels are "
+    "random: with so few steps, memorising what is wrong is where sharpness-aware training and "
+    "SGD part at all. 1,000 test images; 300 validation images with right labels.",
+    "mini": "scikit-learn's digits, embedded: 800 for training with 60 % random labels, 200 for "
+    "validation with right ones, 797 for the test. An MLP stands for ResNet-18, a small "
+    "convolutional network with BatchNorm for VGG16-BN. 400 of those images stand for CIFAR-100, "
+    "the harder task. 30 epochs (the convolutional network, which memorises sooner: 15) of "
+    "batches of 64, learning rate 0.05 with a cosine schedule, momentum 0.9, weight decay 0.0005 "
+    "for all methods.",
+}
+"""What stands for the paper's setting in every row, unless the row says otherwise."""
+
+TUNING = (
+    "At this scale the radius is a sweep, and what is tabled is the radius that is best on the "
+    "validation images (mean over seeds), for each method by itself. Rows that the paper runs at "
+    "one radius use SAM's choice in figure 3. F-SAM's decay is 0.9."
+)
 
 SEEDS: dict[Scale, int] = {"paper": 3, "small": 3, "mini": 5}
 """The paper repeats everything 3 times (section 6.1)."""

@@ -74,6 +74,10 @@ class Book:
 
     title: str
     lead: str
+    setting: str
+    """What all rows have in common."""
+    source: str
+    """The paper."""
     chapters: Sequence[Chapter]
     footer: str
 
@@ -81,6 +85,8 @@ class Book:
 def render(book: Book) -> str:
     """Give the page as HTML; every text in it is escaped."""
     body = [f"<h1>{escape(book.title)}</h1>", f"<p>{escape(book.lead)}</p>"]
+    body.append(f"<p>{escape(book.setting)}</p>")
+    body.append(f'<p class="soft">Printed numbers: {escape(book.source)}</p>')
     body.append(_summary(book.chapters))
     body.append('<nav aria-label="Contents"><h3>Contents</h3><ol class="contents">')
     for chapter in book.chapters:

@@ -42,12 +42,14 @@ class Chapter:
     """Cell and run folders, for every number."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What is missing, plainly."""
+    runs: Sequence[Run] = ()
+    """Every run that it is made of."""
 
 
 def chapter(results: Results, command: str) -> Chapter:
     """Make the chapter of a row from its results."""
     experiment = results.experiment
-    paper = printed(experiment.paper or experiment.name)
+    paper = printed(experiment.name)
     notes = []
     if not results.runs:
         notes.append("Not run at this scale yet.")
@@ -71,6 +73,7 @@ def chapter(results: Results, command: str) -> Chapter:
         facts=facts(results.runs),
         records=_records(results),
         notes=notes,
+        runs=results.runs,
     )
 
 

@@ -16,7 +16,8 @@ def markdown(book: Book, pictures: dict[str, list[str]]) -> str:
         book: the report.
         pictures: for each row, the paths of its pictures as seen from the page.
     """
-    parts = [f"# {book.title}", book.lead, "## What the paper says, and what was seen here"]
+    parts = [f"# {book.title}", book.lead, book.setting, f"Printed numbers: {book.source}"]
+    parts.append("## What the paper says, and what was seen here")
     rows = [
         [f"[{c.experiment.name}](#{c.experiment.name.lower()})", j.text, verdict_text(j)]
         for c in book.chapters

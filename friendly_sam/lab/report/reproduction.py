@@ -12,13 +12,12 @@ from friendly_sam.lab.experiments.experiment import SCALES, Scale
 from friendly_sam.lab.experiments.paper import source
 from friendly_sam.lab.experiments.plan import MARK
 from friendly_sam.lab.experiments.results import collect
+from friendly_sam.lab.experiments.scales import COMMON, TUNING
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.report.book import Book, render, verdict_text
 from friendly_sam.lab.report.chapter import Chapter, chapter
-from friendly_sam.lab.report.console import plain_table
 from friendly_sam.lab.report.figures import draw
 from friendly_sam.lab.report.markdown import markdown
-from friendly_sam.lab.report.page import Table
 from friendly_sam.lab.report.theory_chapter import theory_chapter
 
 LEADS: dict[Scale, str] = {
@@ -43,16 +42,19 @@ def is_reproduction(folder: Path) -> bool:
 
 
 def write_report(folder: Path) -> tuple[Path, str]:
-    """Write index.html, results.md and figures/; give the page's path and a summary to print."""
+    """Write index.html, results.md, records.jsonl and figures/; give the page's path and a summary to print."""
     book = read_book(folder)
     write_atomically(folder / "index.html", render(book))
     pictures = _write_pictures(folder / "figures", book)
     write_atomically(folder / "results.md", markdown(book, pictures))
-    rows = [
-        [c.experiment.name, j.text, verdict_text(j)] for c in book.chapters for j in c.judgements
+    write_atomically(folder / "records.jsonl", _records(book))
+    width = max((len(c.experiment.name) for c in book.chapters), default=0)
+    lines = [
+        f"{c.experiment.name:<{width}}  {verdict_text(j):<22}  {j.text}"
+        for c in book.chapters
+        for j in c.judgements
     ]
-    summary = plain_table(Table(header=["row", "claim", "here"], rows=rows)) if rows else ""
-    return folder / "index.html", summary
+    return folder / "index.html", "\n".join(lines)
 
 
 def read_book(folder: Path) -> Book:
@@ -70,7 +72,9 @@ def read_book(folder: Path) -> Book:
             chapters.append(chapter(results, command))
     return Book(
         title=f"Friendly-SAM, row by row: scale {scale}",
-        lead=f"{LEADS[scale]} Paper: {source()}",
+        lead=LEADS[scale],
+        setting=COMMON[scale] if scale == "paper" else f"{COMMON[scale]} {TUNING}",
+        source=source(),
         chapters=chapters,
         footer=FOOTER,
     )
@@ -86,6 +90,24 @@ def _notes(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{path} is damaged; delete it and start again (runs are kept)") from error
     return dict(notes)
+
+
+def _records(book: Book) -> str:
+    """Give a line a run: what every number of the report can be computed from again."""
+    lines = {
+        run.folder.name: json.dumps(
+            {
+                "run": run.folder.name,
+                "seed": run.config.seed,
+                **{name: round(value, 4) for name, value in run.metrics[-1].items()},
+                "train_seconds": round(sum(run.series("seconds")), 2),
+                "commit": run.environment.get("starts", [{}])[-1].get("commit"),
+            }
+        )
+        for found in book.chapters
+        for run in found.runs
+    }
+    return "".join(f"{line}\n" for _, line in sorted(lines.items()))
 
 
 def _write_pictures(folder: Path, book: Book) -> dict[str, list[str]]:
