@@ -65,10 +65,10 @@ def inspect(folder: Path) -> str | None:
 
 
 SECONDS = {
-    "mlp": 1.6e-5,
-    "cnn": 1.2e-4,
-    "resnet8w32": 4.5e-4,
-    "vgg8_bn": 8e-4,
+    "mlp": 2e-5,
+    "cnn": 9e-5,
+    "resnet8w32": 6.5e-4,
+    "vgg8_bn": 1e-3,
     "vgg16_bn": 8e-5,
     "resnet18": 1.2e-4,
     "wrn28_10": 9e-4,

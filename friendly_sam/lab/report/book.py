@@ -58,6 +58,7 @@ th { color: var(--soft); font-weight: 600; }
 .panels svg { max-width: 34rem; } .panels img { width: 100%; background: #fff; }
 details { margin: .7rem 0; } summary { cursor: pointer; color: var(--soft); }
 ul.claims { list-style: none; padding: 0; } ul.claims li { margin: .35rem 0; }
+ul.claims summary { color: inherit; }
 .contents { columns: 2 20rem; padding-left: 1.2rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .9rem; margin: .5rem 0;
   font-size: .92rem; } dt { color: var(--soft); } dd { margin: 0; }
@@ -87,12 +88,12 @@ def render(book: Book) -> str:
     body = [f"<h1>{escape(book.title)}</h1>", f"<p>{escape(book.lead)}</p>"]
     body.append(f"<p>{escape(book.setting)}</p>")
     body.append(f'<p class="soft">Printed numbers: {escape(book.source)}</p>')
-    body.append(_summary(book.chapters))
     body.append('<nav aria-label="Contents"><h3>Contents</h3><ol class="contents">')
     for chapter in book.chapters:
         name, title = chapter.experiment.name, chapter.experiment.title
         body.append(f'<li><a href="#{escape(name)}">{escape(name)}</a>: {escape(title)}</li>')
     body.append("</ol></nav>")
+    body.append(_summary(book.chapters))
     body += [_chapter(chapter) for chapter in book.chapters]
     body.append(f"<footer>{escape(book.footer)}</footer>")
     return (

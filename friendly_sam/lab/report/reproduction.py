@@ -42,7 +42,7 @@ def is_reproduction(folder: Path) -> bool:
 
 
 def write_report(folder: Path) -> tuple[Path, str]:
-    """Write index.html, results.md, records.jsonl and figures/; give the page's path and a summary to print."""
+    """Write page, Markdown, records and pictures; give the page and a summary to print."""
     book = read_book(folder)
     write_atomically(folder / "index.html", render(book))
     pictures = _write_pictures(folder / "figures", book)
