@@ -129,10 +129,18 @@ def reproduce(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
+def sharpness(arguments: Sequence[str]) -> int:
+    """`fsam sharpness`."""
+    from friendly_sam.lab.sharpness_command import sharpness as run
+
+    return run(arguments)
+
+
 COMMANDS = {
     "demo": Command("see in two minutes what F-SAM does", demo),
     "train": Command("train a network", train),
     "reproduce": Command("run tables and figures of the paper, and write the page", reproduce),
+    "sharpness": Command("see how sharp the minima of runs are", sharpness),
     "report": Command("compare runs: table, curves, page", report),
     "list": Command("list data sets, networks, methods and presets", list_),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -49,8 +50,11 @@ def write_page(measured: Sequence[Measured], path: Path) -> tuple[list[Path], Ta
     """Write the page and its pictures; give all paths, the table, and the sentence."""
     groups = group_runs([one.run for one in measured])
     by_folder = {one.run.folder: one for one in measured}
-    members = {group.name: [by_folder[run.folder] for run in group.runs] for group in groups}
-    families = {group.name: group.family for group in groups}
+    counts = Counter(group.family for group in groups)
+    names = [g.family if counts[g.family] == 1 else g.name for g in groups]
+    named = list(zip(names, groups, strict=True))
+    members = {name: [by_folder[run.folder] for run in group.runs] for name, group in named}
+    families = {name: group.family for name, group in named}
     table, sentence = _table(measured), verdict(groups, by_folder)
     firsts = {name: found[0] for name, found in members.items()}
     shown = dict(list(firsts.items())[:4])

@@ -9,6 +9,7 @@ from typing import Any
 from friendly_sam.sharpness.canvas import Ink, Paint, legend, title
 
 _FAMILIES = ("SGD", "SAM", "F-SAM")
+LEVELS = 15
 
 
 def _colour(ink: Ink, family: str, index: int) -> str:
@@ -39,10 +40,13 @@ def density_picture(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Pai
 
 def landscape_picture(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:
     """Draw planes side by side, with the same levels in all of them."""
-    lowest = min(min(map(min, found["plane"]["losses"])) for found in landscapes.values())
-    # Levels by ratios: the bottom of the valley would else be one flat colour.
-    start = max(lowest, 1e-3)
-    levels = [start * 10 ** (k / 4) for k in range(1, 15)]
+    values = [v for found in landscapes.values() for row in found["plane"]["losses"] for v in row]
+    finite = [value for value in values if math.isfinite(value) and value > 0] or [1.0]
+    # Levels by ratios: the bottom of the valley would else be one flat colour. Above a
+    # thousand times the lowest loss there is nothing to see.
+    start = max(min(finite), 1e-4)
+    top = max(min(max(finite), 1000 * start), 1.001 * start)
+    levels = [start * (top / start) ** (k / LEVELS) for k in range(LEVELS + 1)]
 
     def paint(panels: Sequence[Any], ink: Ink) -> None:
         for axes, (name, found) in zip(panels, landscapes.items(), strict=True):
@@ -53,19 +57,21 @@ def landscape_picture(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:
             ]
             filled = axes.contourf(
                 plane["x"], plane["y"], [[math.log10(v) for v in row] for row in losses],
-                levels=[math.log10(start), *map(math.log10, levels)], cmap="viridis", extend="max",
+                levels=[math.log10(level) for level in levels], cmap="viridis", extend="max",
             )  # fmt: skip
             lines = axes.contour(
-                plane["x"], plane["y"], losses, levels=levels[::2], colors="white", linewidths=0.8
+                plane["x"], plane["y"], losses, levels=levels[1::3], colors="white", linewidths=0.8
             )
-            axes.clabel(lines, fmt="%.2g", fontsize=8)
+            axes.clabel(lines, fmt="%.3g", fontsize=8)
             axes.plot([0], [0], marker="+", markersize=10, color="#d55e00", markeredgewidth=2)
             axes.set_aspect("equal")
             axes.set(xlabel="first direction")
             title(axes, name)
         panels[0].set_ylabel("second direction")
+        ticks = {math.log10(level): f"{level:.3g}" for level in levels[::3]}
         bar = panels[-1].figure.colorbar(filled, ax=list(panels), shrink=0.75)
-        bar.set_label("log₁₀ of the loss")
+        bar.set_ticks(list(ticks), labels=list(ticks.values()))
+        bar.set_label("loss")
 
     return paint
 
