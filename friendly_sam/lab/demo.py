@@ -160,7 +160,10 @@ def verdict(results: Results) -> str:
     if radius is None:
         return "No radius has runs of both methods, so nothing can be compared."
     sam, fsam = results.sam[radius], results.fsam[radius]
-    means = f"At the largest radius, {radius:g}, F-SAM reaches {_show(fsam)} and SAM {_show(sam)}"
+    means = (
+        f"At the largest radius, {radius:g}, F-SAM reaches {_show(fsam)} and SAM {_show(sam)}, "
+        f"where SGD without a perturbation has {_show(results.sgd)}"
+    )
     difference = paired_difference(fsam, sam)
     if difference is None:
         return f"{means}; with one seed that says nothing about chance."

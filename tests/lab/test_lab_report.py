@@ -68,6 +68,7 @@ def test_the_demo_says_what_was_seen_whoever_wins(
     sentence = verdict(results)
     assert expected in sentence
     assert "At the largest radius, 0.8" in sentence
+    assert "SGD without a perturbation has 70.00 (n=1)" in sentence
 
 
 def test_tables_line_up() -> None:
