@@ -124,3 +124,8 @@ SWEEP: Values = {
 )
 def test_claims_about_sweeps(claim: Claim, verdict: str):
     assert claim.judge(results(SWEEP)).verdict == verdict
+
+
+def test_a_rate_that_was_not_run_keeps_the_claim_open():
+    found = results({("SAM", 20.0): UP, ("SGD", 20.0): DOWN, ("SAM", 60.0): UP, ("SGD", 60.0): []})
+    assert beats_at_each("SAM", "SGD", text="").judge(found).verdict == "undecided"

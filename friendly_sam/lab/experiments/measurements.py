@@ -29,16 +29,15 @@ def available(module: str) -> bool:
 def measure_spectra(
     row: Experiment, scale: Scale, runs: Path, seeds: int | None = None
 ) -> list[str]:
-    """Measure the spectrum of each finished run that has none yet; give the failures."""
+    """Measure the spectrum of each finished run, once; give the failures."""
     if not available(SPECTRA):
         print(f"{row.name}: no spectra, the module {SPECTRA} is missing", flush=True)
         return []
     measure: Any = importlib.import_module(SPECTRA).measure
     failed = []
     for found in collect(row, scale, runs, seeds).runs:
-        if (found.folder / "sharpness.json").is_file():
-            continue
-        print(f"{row.name}: spectrum of {found.folder.name}", flush=True)
+        if not (found.folder / "sharpness.json").is_file():
+            print(f"{row.name}: spectrum of {found.folder.name}", flush=True)
         size = min(DATA_SIZE[scale], found.config.data.train_size or DATA_SIZE[scale])
         try:
             measure(found.folder, top=5, data_size=size)
