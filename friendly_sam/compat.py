@@ -78,6 +78,7 @@ class _TwoStep(SharpnessAware):
             self._come_back()
         self._ascended = True
         super().step()
+        self._opt_called = True  # a scheduler looks whether `step` was called, and it was not
         if zero_grad:
             self.zero_grad()
 
