@@ -86,8 +86,9 @@ def surroundings(
         "plane": asdict(plane(objective, first, second, coarse, coarse, progress=progress)),
         "normalisation": objective.normalisation,
     }
-    write_atomically(path, json.dumps(result) + "\n")
-    return result
+    text = json.dumps(result)
+    write_atomically(path, text + "\n")
+    return dict(json.loads(text))  # as it will be read again: lists, not tuples
 
 
 def path_between(first: Path, second: Path, *, data_size: int = 2000) -> dict[str, Any] | None:

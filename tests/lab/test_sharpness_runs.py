@@ -1,0 +1,150 @@
+"""The sharpness of recorded runs: measured once, compared on a page, mistakes told in a line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny_config
+
+from friendly_sam.lab.engine import train
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.sharpness_command import sharpness
+from friendly_sam.lab.sharpness_of_runs import measure, subject
+from friendly_sam.lab.sharpness_surroundings import path_between, surroundings
+from friendly_sam.sharpness import top_eigenpairs
+
+QUICK = {"data_size": 60, "steps": 5, "probes": 1, "trace_probes": 2}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two methods, two seeds each, one epoch; the last weights are all there is."""
+    folder = tmp_path_factory.mktemp("runs")
+    torch.set_num_threads(1)
+    for method in ("sam", "fsam"):
+        for seed in (0, 1):
+            name = f"{method}-<b>{seed}</b>".replace("/", "∕")
+            train(tiny_config(folder / name, method={"name": method}, epochs=1, seed=seed))
+    return folder
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs")
+    return sorted((tmp_path / "runs").iterdir())
+
+
+def test_a_run_is_measured_once(runs, monkeypatch):
+    found = measure(runs[0], **QUICK)
+    assert found["lambda1"] == found["eigenvalues"][0]
+    assert len(found["eigenvalues"]) == 5
+    assert found["ratio"] == pytest.approx(found["eigenvalues"][0] / found["eigenvalues"][4])
+    x, y = (torch.tensor(found["density"][axis]) for axis in "xy")
+    assert float(torch.trapezoid(y, x)) == pytest.approx(1, abs=0.01)
+    assert found["images"] == 60
+    assert json.loads((runs[0] / "sharpness.json").read_text()) == found
+    monkeypatch.setattr("friendly_sam.lab.sharpness_of_runs.subject", None)
+    assert measure(runs[0], **QUICK) == found
+
+
+def test_other_settings_other_weights_or_a_damaged_file_are_measured_again(runs):
+    first = measure(runs[0], **QUICK)
+    assert len(measure(runs[0], top=2, **QUICK)["eigenvalues"]) == 2
+    (runs[0] / "sharpness.json").write_text("{")
+    assert measure(runs[0], **QUICK) == first
+    shutil.copy(runs[1] / "checkpoints" / "last.pt", runs[0] / "checkpoints" / "last.pt")
+    assert measure(runs[0], **QUICK)["lambda1"] != first["lambda1"]
+
+
+def test_it_is_the_spectrum_of_the_last_weights_on_the_labels_trained_on(runs):
+    examined = subject(runs[0], data_size=10_000)
+    assert examined.objective.samples == 250
+    saved = torch.load(runs[0] / "checkpoints" / "last.pt", weights_only=True)["model"]
+    state = examined.model.state_dict()
+    assert all(torch.equal(state[name], saved[name]) for name in saved)
+    found = top_eigenpairs(subject(runs[0], data_size=60).objective, 5)
+    assert measure(runs[0], **QUICK)["lambda1"] == pytest.approx(found.sharpness, rel=1e-5)
+
+
+def test_runs_of_one_seed_are_measured_on_the_same_images(runs):
+    first, second = (subject(runs[i], data_size=40).batches for i in (0, 2))
+    assert torch.equal(first[0][0], second[0][0])
+
+
+def test_progress_goes_up_to_its_end(runs):
+    heard = []
+    measure(runs[0], **QUICK, progress=lambda done, most: heard.append((done, most)))
+    done = [pair[0] for pair in heard]
+    assert done == list(range(1, len(done) + 1))
+    assert heard[-1][0] == heard[-1][1]
+
+
+def test_surroundings_and_paths(runs):
+    around = surroundings(runs[0], rho=0.1, data_size=60, grid=3)
+    assert len(around["plane"]["losses"]) == 3
+    assert around["random"]["losses"][2] == pytest.approx(around["plane"]["losses"][1][1])
+    assert around["rises"]["full"]["mean"] > around["rises"]["random"]["mean"]
+    assert around["worst"] >= around["rises"]["full"]["mean"] - 1e-9
+    assert around == surroundings(runs[0], rho=0.1, data_size=60, grid=3)
+    path = path_between(runs[0], runs[2], data_size=60)
+    assert path["x"][0] == 0
+    assert path["x"][-1] == 1
+    middle = around["plane"]["losses"][1][1]
+    assert path["losses"][0] == pytest.approx(middle)
+
+
+def test_the_page_has_all_runs_and_escapes_their_names(runs, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    code = sharpness([*map(str, runs), "--images", "60", "--grid", "3", "--output", str(page)])
+    assert code == 0
+    html = page.read_text()
+    assert "<b>" not in html
+    assert "&lt;b&gt;" in html
+    assert "[picture" not in html
+    assert html.count("data:image/svg+xml") == 12  # six pictures, light and dark
+    assert "http" not in html.replace("http://www.w3.org", "")
+    out = capsys.readouterr().out
+    assert "paper's claim" in out
+    assert "n = 2" in out
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"page-density.png", "page-density.svg", "page-landscape.png", "page-1.svg"} <= names
+
+
+def test_one_run_alone_makes_a_page(runs, tmp_path):
+    page = tmp_path / "one.html"
+    assert sharpness([str(runs[0]), "--images", "30", "--grid", "3", "--output", str(page)]) == 0
+    assert "Give one setting of SAM and one of F-SAM" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "nowhere does not exist"),
+        (["{run}", "--images", "0"], "--images must be at least 1"),
+        (["{run}", "--rho", "-1"], "--rho must be greater than 0"),
+        (["{run}", "--rho", "nan"], "--rho must be greater than 0"),
+        (["{run}", "--mode", "train"], "invalid choice"),
+        ([], "required: RUN"),
+    ],
+)
+def test_mistakes_end_in_one_line(runs, arguments, words):
+    with pytest.raises(LabError, match=words):
+        sharpness([argument.format(run=runs[0]) for argument in arguments])
+
+
+def test_a_run_without_a_checkpoint_is_told(runs):
+    shutil.rmtree(runs[0] / "checkpoints")
+    with pytest.raises(LabError, match="has no checkpoint yet"):
+        measure(runs[0], **QUICK)
+
+
+def test_the_command_is_registered(fsam):
+    result = fsam("sharpness", "--help")
+    assert result.returncode == 0
+    assert "fsam sharpness runs" in result.stdout
+    failed = fsam("sharpness", "nowhere")
+    assert failed.returncode == 2
+    assert failed.stderr == "fsam: error: nowhere does not exist\n"
+    assert not Path("sharpness.html").exists()
