@@ -75,7 +75,7 @@ def measure(
     top: int = 5,
     data_size: int = 2000,
     tolerance: float = 1e-3,
-    probes: int = 2,
+    probes: int = 1,
     steps: int = 30,
     trace_probes: int = 10,
     mode: Mode = "evaluation",
