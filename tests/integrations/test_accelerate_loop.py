@@ -90,6 +90,14 @@ def test_the_step_is_the_hand_written_one(example, method, settings):
     assert_same(averages, optimizer.memory.averages.values())
 
 
+def test_batchnorm_statistics_move_once_a_step(example):
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = network(batchnorm=True)
+    optimizer = FAMILY["F-SAM"](momentum(model.parameters()), model=model)
+    run(example, (accelerator, *accelerator.prepare(model, optimizer)))
+    assert model[1].num_batches_tracked == STEPS
+
+
 def test_bf16_is_the_hand_written_step(example):
     parts = prepared(precision="bf16", dtype=torch.float32)
     run(example, parts, dtype=torch.float32)

@@ -93,6 +93,23 @@ def test_clipping_touches_the_descent_gradient_only(tmp_path):
     assert min(record.norms) > 0.05, "clipping has something to do"
 
 
+def test_without_the_mixin_clipping_and_accumulation_are_not_what_they_should_be(tmp_path):
+    """Why there is a mix-in; when Lightning changes this, the guide must too."""
+    clipped, reference = Plain(), Plain()
+    fit = trainer(tmp_path, gradient_clip_val=0.05)
+    fit.fit(clipped, loader())
+    optimizer, _ = by_hand(reference, 2 * BATCHES, clip=0.05)
+    norms = [
+        torch.nn.utils.get_total_norm(each.memory.averages.values())
+        for each in (fit.optimizers[0], optimizer)
+    ]
+    assert norms[0] <= 0.05 < norms[1], "the average holds clipped gradients"
+    pieces, whole = Plain(batchnorm=False), Plain(batchnorm=False)
+    trainer(tmp_path, accumulate_grad_batches=4).fit(pieces, loader(SIZE // 4))
+    trainer(tmp_path).fit(whole, loader(SIZE))
+    assert not torch.allclose(weights(pieces)[0], weights(whole)[0], atol=1e-3)
+
+
 def test_bf16_is_the_hand_written_loop(tmp_path):
     for kind in (Plain, Mixed):
         model, reference = kind(dtype=torch.float32), Plain(dtype=torch.float32)
