@@ -56,6 +56,26 @@ def test_an_analytic_quadratic(basis):
     assert found.ratio == pytest.approx(18.0)
 
 
+def test_restarts_lose_nothing():
+    """A dense spectrum, of which a small basis can only see a part at a time."""
+    spectrum = torch.linspace(0, 1, 150, dtype=torch.float64).square()
+    objective = quadratic_objective(with_spectrum(spectrum), torch.ones(150, dtype=torch.float64))
+    whole, restarted = (
+        top_eigenpairs(objective, 3, tolerance=1e-6, basis=basis, max_products=600)
+        for basis in (150, 14)
+    )
+    assert whole.products < restarted.products < 3 * whole.products
+    assert restarted.converged
+    torch.testing.assert_close(restarted.values, spectrum.flip(0)[:3], rtol=1e-9, atol=0)
+
+
+def test_a_hessian_of_zeros():
+    objective = quadratic_objective(torch.zeros(9, 9).double(), torch.ones(9).double())
+    found = top_eigenpairs(objective, 3)
+    assert found.values.tolist() == [0.0, 0.0, 0.0]
+    assert found.vectors.isfinite().all()
+
+
 def test_repeated_eigenvalues_are_all_found():
     objective = quadratic_objective(3 * torch.eye(12).double(), torch.ones(12).double())
     found = top_eigenpairs(objective, 5)

@@ -158,6 +158,16 @@ def test_data_that_changes_is_refused():
         Objective(network(), F.cross_entropy, Augmented(batches()))
 
 
+def test_a_gradient_that_changes_is_refused_though_the_loss_does_not():
+    def noisy(model, batch):
+        loss = F.cross_entropy(model(batch[0]), batch[1])
+        random = loss * torch.rand(())
+        return loss.detach() + random - random.detach()
+
+    with pytest.raises(NotDeterministicError, match="gradients apart"):
+        Objective(network(), None, batches(), batch_loss=noisy)
+
+
 def test_a_loader_that_only_shuffles_is_accepted():
     x, y = (torch.cat(parts) for parts in zip(*batches()))
     loader = DataLoader(TensorDataset(x.float(), y), batch_size=4, shuffle=True)
