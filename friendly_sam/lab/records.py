@@ -160,8 +160,13 @@ def run_state(folder: Path) -> State | None:
     return cast(State, state)
 
 
-def read_run(folder: Path) -> Run:
-    """Read a run's folder; a last line that is still being written is left out."""
+def read_run(folder: Path, config: RunConfig | None = None) -> Run:
+    """Read a run's folder; a last line that is still being written is left out.
+
+    Args:
+        folder: the run's folder.
+        config: its config, where that is known already: parsing is most of the reading.
+    """
     state = run_state(folder)
     if state is None:
         what = "is not the folder of a run (no config.yaml, status.json)"
@@ -169,7 +174,7 @@ def read_run(folder: Path) -> Run:
     status, path = _json(folder / "status.json"), folder / "environment.json"
     return Run(
         folder=folder,
-        config=from_yaml(folder / "config.yaml"),
+        config=from_yaml(folder / "config.yaml") if config is None else config,
         state=state,
         message=str(status.get("message", "")),
         metrics=tuple(_metrics(folder / "metrics.jsonl")),

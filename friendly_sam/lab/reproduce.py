@@ -155,11 +155,12 @@ def claim_folder(folder: Path) -> None:
 
 def _do(options: Options, work: Plan) -> list[str]:
     """Do the runs in two stages; give the failures."""
-    count = min(options.workers or cores(), max(1, len(work)))
-    about = span(estimate(work.first + work.then, count))
+    todo = len(work.first) + len(work.then)
+    count = min(options.workers or cores(), max(1, todo))
+    about = f"about {span(estimate(work.first + work.then, count))} with {count} workers"
     print(
-        f"{len(options.rows)} rows at scale {options.scale}: {len(work)} runs, "
-        f"about {about} with {count} workers if none is done yet.",
+        f"{len(options.rows)} rows at scale {options.scale}: {len(work)} runs, {work.done} done, "
+        + (f"{todo} to do, {about}." if todo else "none to do."),
         flush=True,
     )
     failed = []

@@ -19,15 +19,17 @@ MARK = "reproduce.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Runs in two stages: those that leave weights for others, then the others."""
+    """Runs to do in two stages: those that leave weights for others, then the others."""
 
     first: tuple[RunConfig, ...]
     then: tuple[RunConfig, ...]
+    done: int
+    """Runs that are finished already."""
     damaged: tuple[str, ...]
     """Runs whose records cannot be read, with the reason; they are left alone."""
 
     def __len__(self) -> int:
-        return len(self.first) + len(self.then)
+        return len(self.first) + len(self.then) + self.done + len(self.damaged)
 
 
 def plan(
@@ -42,26 +44,26 @@ def plan(
     wanted = {
         identity(run): run for experiment in experiments for run in experiment.runs(scale, seeds)
     }
-    damaged = {name: reason for name in wanted if (reason := inspect(runs / name)) is not None}
     leaders = {leader for run in wanted.values() if (leader := needs(run)) is not None}
-    placed = {
-        name: place(run, runs, data_root) for name, run in wanted.items() if name not in damaged
-    }
-    return Plan(
-        first=tuple(run for name, run in placed.items() if name in leaders),
-        then=tuple(run for name, run in placed.items() if name not in leaders),
-        damaged=tuple(damaged.values()),
-    )
+    first, then, damaged, done = [], [], [], 0
+    for name, run in wanted.items():
+        placed = place(run, runs, data_root)
+        try:
+            finished = _finished(placed)
+        except LabError as error:
+            damaged.append(str(error))
+            continue
+        if finished:
+            done += 1
+        else:
+            (first if name in leaders else then).append(placed)
+    return Plan(first=tuple(first), then=tuple(then), done=done, damaged=tuple(damaged))
 
 
-def inspect(folder: Path) -> str | None:
-    """Say what is wrong with the records in a run's folder; `None`: nothing, or no run."""
-    try:
-        if run_state(folder) is not None:
-            read_run(folder)
-    except LabError as error:
-        return str(error)
-    return None
+def _finished(run: RunConfig) -> bool:
+    """Tell whether a run is finished; its folder's name says that it is this run."""
+    folder = Path(str(run.output))
+    return run_state(folder) is not None and read_run(folder, run).finished
 
 
 SECONDS = {

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from friendly_sam.lab.config import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.experiments.experiment import Cell, Experiment, Scale
-from friendly_sam.lab.experiments.identity import identity
+from friendly_sam.lab.experiments.identity import identity, place
 from friendly_sam.lab.records import Run, is_run, read_run
 
 Scores = dict[int, float]
@@ -127,7 +128,7 @@ def collect(
         for config in cell.runs:
             name = identity(config)
             if name not in known:
-                known[name] = _finished(folder / name)
+                known[name] = _finished(place(config, folder))
             run = known[name]
             if run is None:
                 missing.append(name)
@@ -139,13 +140,15 @@ def collect(
     )
 
 
-def _finished(folder: Path) -> Run | None:
+def _finished(config: RunConfig) -> Run | None:
+    """Read a run whose folder's name says that it is the one that was asked for."""
+    folder = Path(str(config.output))
     if not is_run(folder):
         return None
     try:
-        run = read_run(folder)
+        run = read_run(folder, config)
     except LabError:
-        return None  # `plan.inspect` says so
+        return None  # `plan` says so
     return run if run.finished and run.metrics else None
 
 
