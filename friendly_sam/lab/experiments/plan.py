@@ -45,7 +45,10 @@ def plan(
         identity(run): run for experiment in experiments for run in experiment.runs(scale, seeds)
     }
     leaders = {leader for run in wanted.values() if (leader := needs(run)) is not None}
-    first, then, damaged, done = [], [], [], 0
+    first: list[RunConfig] = []
+    then: list[RunConfig] = []
+    damaged: list[str] = []
+    done = 0
     for name, run in wanted.items():
         placed = place(run, runs, data_root)
         try:

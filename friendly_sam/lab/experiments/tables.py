@@ -94,7 +94,7 @@ table1, table2 = _table(1, "cifar10"), _table(2, "cifar100")
 
 
 def _table3(scale: Scale) -> list[Cell]:
-    networks = {"paper": ("ResNet-18", "WRN-28-10")}.get(scale, NETWORKS[scale])
+    networks = ("ResNet-18", "WRN-28-10") if scale == "paper" else (main_title(scale),)
     return [c for data in DATA for c in _methods(scale, data, ("asam", "fasam"), networks)]
 
 
@@ -106,7 +106,7 @@ table3 = Experiment(
     mapping={
         "paper": f"{PAPER} F-ASAM is given ASAM's radius.",
         "small": f"As table 1. {SWEPT}",
-        "mini": f"As table 1. {SWEPT}",
+        "mini": f"As table 1, the MLP only. {SWEPT}",
     },
     claims=(beats("F-ASAM", "ASAM", text="F-ASAM beats ASAM everywhere"),),
     choose=True,
@@ -114,7 +114,6 @@ table3 = Experiment(
 )
 
 _IMAGENET = ("sgd", "asam", "sam", "fsam")
-_IMAGENET_NETWORK: dict[Scale, str] = {"small": "resnet8w32", "mini": "cnn"}
 
 
 def _table4(scale: Scale) -> list[Cell]:
@@ -128,12 +127,12 @@ def _table4(scale: Scale) -> list[Cell]:
         ]
     return [
         cell(
-            "digits, CNN, weight decay 0.0001" if scale == "mini" else "CIFAR-100, ResNet-8",
+            f"{TITLES['cifar100'][scale]}, {main_title(scale)}",
             [_imagenet_like(scale, method, rho, seed) for seed in seeds(scale)],
             x=rho,
         )
         for method in _IMAGENET
-        for rho in candidates(scale, "cifar100", method, _IMAGENET_NETWORK[scale])
+        for rho in candidates(scale, "cifar100", method, MAIN[scale])
     ]
 
 
@@ -141,9 +140,7 @@ def _imagenet_like(scale: Scale, method: str, rho: float | None, seed: int) -> R
     """Change what section 6.1 changes for ImageNet: weight decay 0.0001 and decay 0.95."""
     decay = 0.95 if method == "fsam" else None
     data = "cifar10" if scale == "mini" else "cifar100"
-    run = config(
-        scale, data, method, network=_IMAGENET_NETWORK[scale], rho=rho, decay=decay, seed=seed
-    )
+    run = config(scale, data, method, network=MAIN[scale], rho=rho, decay=decay, seed=seed)
     return dataclasses.replace(run, base=dataclasses.replace(run.base, weight_decay=1e-4))
 
 

@@ -165,8 +165,8 @@ def _bars(axes: Any, bars: Sequence[Bar]) -> None:
                     ha="center" if short else "right")  # fmt: skip
     if bottom > 0:
         axes.annotate(
-            "axis does not start at 0", (0.995, 0.985), xycoords="axes fraction",
-            ha="right", va="top", fontsize=7.5, alpha=0.75,
+            "axis does not start at 0", (1.0, 1.01), xycoords="axes fraction",
+            ha="right", va="bottom", fontsize=7, alpha=0.75,
         )  # fmt: skip
 
 
