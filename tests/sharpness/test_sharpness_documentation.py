@@ -3,8 +3,10 @@
 import doctest
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,19 @@ def test_the_examples_of_the_docstrings_run(module):
 @pytest.mark.parametrize("name", sharpness.__all__)
 def test_every_public_name_is_documented(name):
     assert getattr(sharpness, name).__doc__
+
+
+def test_the_code_of_the_guide_runs():
+    """The blocks are one script: later ones use what earlier ones define."""
+    guide = Path(__file__).resolve().parents[2] / "docs" / "sharpness" / "README.md"
+    if not guide.exists():
+        pytest.skip("the documentation is not here")
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    scope = {}
+    for block in blocks:
+        exec(block, scope)
+    assert scope["top"].converged
+    assert 0 <= scope["found"].full_share <= 1
 
 
 def run(code):
