@@ -228,6 +228,8 @@ class EngineConfig:
     """Also keep the weights that did best (on validation images, else on the test)."""
     tensorboard: bool = True
     """Write TensorBoard events."""
+    decomposition: int = 0
+    """Every n epochs, log what the perturbation is made of (0: never); costs a full gradient."""
 
     def __post_init__(self) -> None:
         _number("engine.threads", self.threads, 1)
@@ -236,6 +238,7 @@ class EngineConfig:
         _number("engine.eval_batch_size", self.eval_batch_size, 1)
         _number("engine.checkpoint_epochs", self.checkpoint_epochs, 0)
         _number("engine.checkpoint_steps", self.checkpoint_steps, 0)
+        _number("engine.decomposition", self.decomposition, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

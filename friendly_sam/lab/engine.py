@@ -13,6 +13,7 @@ from friendly_sam.lab import snapshot
 from friendly_sam.lab.ascent import steps, whole_set
 from friendly_sam.lab.checkpoint import Checkpoints
 from friendly_sam.lab.config import RunConfig
+from friendly_sam.lab.decomposition_log import DecompositionLog
 from friendly_sam.lab.distributed import World, share_buffers, spread, world
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.evaluation import evaluate
@@ -108,6 +109,8 @@ class Trainer:
             self.backward,
             self.full_gradient if config.method.name == "sam-full" else None,
         )
+        self.decomposition = DecompositionLog(config, self.model, self.optimizer, self.streams)
+        self.decomposition.check(here)
         self.tally = Tally(here.device)
         self.position = snapshot.Position()
         torch.manual_seed(config.seed + 1_000_003 * here.rank)  # dropout, each process its own
@@ -203,6 +206,7 @@ class Trainer:
         for name, batches in self.streams.held_out.items():
             loss, accuracy = evaluate(self.model, batches, self.config.engine, self.here)
             metrics |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
+        metrics |= self.decomposition(epoch)
         return metrics | {"seconds": round(self.position.seconds, 4)}
 
     def _save(

@@ -34,6 +34,7 @@ FREE = {
     "engine.checkpoint_steps",
     "engine.keep_best",
     "engine.tensorboard",
+    "engine.decomposition",
 }
 """Settings that say where and how a run is computed, not which run it is."""
 

@@ -150,11 +150,9 @@ def _copies(
         climber = Climber(weight, shaped(gradient), torch.empty_like(weight), rho)
         climber.scaled = scaled is None or parameter in scaled
         if optimizer.direction.keeps_average:
-            average = memory.averages.get(parameter)
-            climber.average = (
-                weight.new_zeros(weight.shape) if average is None else average.double()
-            )
-            climber.average = climber.average.clone()
+            known = memory.averages.get(parameter)
+            fresh = torch.zeros_like(weight)
+            climber.average = fresh if known is None else fresh.copy_(known)
             climber.updates = memory.updates.get(parameter, 0)
         if optimizer.direction.reference is not None:
             climber.reference = shaped(full)

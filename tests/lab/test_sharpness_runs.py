@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import tiny_config
+from lab_runs import tiny_config
 
 from friendly_sam.lab.engine import train
 from friendly_sam.lab.errors import LabError
