@@ -101,7 +101,8 @@ class SharpnessAwareMixin(_Module):
             self._micro_batches = []
             return loss
 
-        self.trainer.strategy.optimizer_step(_AfterBothPasses(sharp), both_passes)
+        descent: Any = _AfterBothPasses(sharp)
+        self.trainer.strategy.optimizer_step(descent, both_passes)
 
     def log(self, *args: Any, **kwargs: Any) -> None:
         """`LightningModule.log`, at w only."""
@@ -116,7 +117,7 @@ class SharpnessAwareMixin(_Module):
         for number, (batch, batch_idx) in enumerate(self._micro_batches):
             with self._unsynchronised(number < last):
                 inputs = (batch, batch_idx) if takes_index else (batch,)
-                output = trainer.strategy.training_step(*inputs)
+                output: Any = trainer.strategy.training_step(*inputs)
                 loss = output["loss"] if isinstance(output, Mapping) else output
                 trainer.strategy.backward(loss / trainer.accumulate_grad_batches, optimizer)
 

@@ -96,8 +96,9 @@ class SharpnessAwareTrainer(Trainer):
         self._check()
         self._micro_batches = []
         if not isinstance(_unwrapped(self.optimizer), SharpnessAware):
-            model = kwargs.get("model", args[0] if args else None)
-            self.optimizer = self._wrap(self.optimizer, self.model if model is None else model)
+            given = kwargs.get("model", args[0] if args else None)
+            model: Any = self.model if given is None else given
+            self.optimizer = self._wrap(self.optimizer, model)
         optimizer: Optimizer = self.optimizer
         return optimizer
 
