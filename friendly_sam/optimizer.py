@@ -114,7 +114,7 @@ class SharpnessAware(Optimizer):
         self._moved: list[Moved] = []
         self._inside = False
         self._ascended = False
-        self._warned = False
+        self._warned: set[str] = set()
         for index, group in enumerate(base.param_groups):
             radius = group.get(self.radius_key, rho)
             check_number(f'param_groups[{index}]["{self.radius_key}"]', radius, at_least=0)
@@ -310,6 +310,11 @@ class SharpnessAware(Optimizer):
     def _ascend(self, scaler: torch.amp.GradScaler | None = None) -> None:
         """Use up the gradients to move the weights to w + ε."""
         climbers = self._climbers()
+        if not climbers and self._parameters() and all(p.grad is None for p in self._parameters()):
+            self._warn_once(
+                f"{type(self).__name__} found no gradient to climb along, so nothing happens. The "
+                "closure must call backward(); with perturbed(), the first backward() comes before."
+            )
         self.zero_grad()
         if self.direction.reference is not None:
             self._take_references(self.direction.reference, climbers)
@@ -361,13 +366,11 @@ class SharpnessAware(Optimizer):
             if not due:
                 self._let_averages_take_in()
                 counts = True
-            elif not self._warned and any(p.grad is not None for p in self._parameters()):
-                self._warned = True
-                warnings.warn(
+            elif any(p.grad is not None for p in self._parameters()):
+                self._warn_once(
                     f"{type(self).__name__}.step() was called without a closure and without "
                     "perturbed() before it, so this is a plain step of the base optimizer. Pass a "
-                    "closure, or take the second gradient inside `with optimizer.perturbed():`.",
-                    stacklevel=5,
+                    "closure, or take the second gradient inside `with optimizer.perturbed():`."
                 )
         if self.direction.keeps_average:
             self._climbers()  # a checkpoint is loaded into the averages that are there
@@ -411,6 +414,11 @@ class SharpnessAware(Optimizer):
         rho = group.get(self.radius_key, self.defaults[self.radius_key])
         check_number(f'"{self.radius_key}" of a parameter group', rho, at_least=0)
         return float(rho)
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(message, stacklevel=6)
 
     def _tick(self) -> None:
         for group in self.param_groups:

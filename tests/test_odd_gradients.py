@@ -57,10 +57,13 @@ def test_frozen_parameters_are_left_alone(method):
 
 
 @pytest.mark.parametrize("method", FAMILY)
-def test_no_gradient_at_all_is_no_error(method):
+def test_no_gradient_at_all_changes_nothing_and_warns_once(method):
+    """A closure without backward(), or perturbed() before it: nothing would ever be learned."""
     model = network()
     optimizer = FAMILY[method](momentum(model.parameters()))
     before = weights(model)
+    with pytest.warns(UserWarning, match="found no gradient to climb along"):
+        optimizer.step(lambda: None)
     optimizer.step(lambda: None)
     with optimizer.perturbed():
         pass

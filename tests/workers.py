@@ -198,7 +198,7 @@ def saving_a_fresh_optimizer_changes_nothing(rank, folder, method):
     assert all(not m.to_local().any() for m in optimizer.memory.averages.values())
     assert set(optimizer.memory.updates.values()) <= {0}
     assert optimizer.param_groups[0]["ascent_clock"] == 0
-    assert not optimizer._warned
+    assert not optimizer._warned  # a warning is an error here, and this is why
     optimizer.memory.updates = dict.fromkeys(optimizer.memory.averages, 0)
     # torch's own SGD leaves weight_decay * w in its momentum here; that is the base's business.
     optimizer.base.state.clear()
