@@ -51,8 +51,8 @@ class Options:
     report_only: bool = False
     cluster: str | None = None
     slurm: tuple[str, ...] = ()
-    command: str = ""
-    """The command line, for the page."""
+    settings: str = ""
+    """Those of the command line that decide what is run, for the page."""
 
     @property
     def folder(self) -> Path:
@@ -92,7 +92,7 @@ def reproduce(arguments: Sequence[str]) -> int:
             raise LabError(f"{name} must be at least 1, got {value}")
     if given.data_root is not None and not given.data_root.is_dir():
         raise LabError(f"--data-root {given.data_root} is not a folder")
-    words = [*given.rows, "--scale", given.scale]
+    words = ["--scale", given.scale]
     words += ["--seeds", str(given.seeds)] if given.seeds else []
     words += ["--data-root", "DATA"] if given.data_root else []
     options = Options(
@@ -105,7 +105,7 @@ def reproduce(arguments: Sequence[str]) -> int:
         report_only=given.report_only,
         cluster=given.cluster,
         slurm=tuple(given.slurm),
-        command="fsam reproduce " + " ".join(words),
+        settings=" ".join(words),
     )
     return run(options)
 
@@ -201,7 +201,8 @@ def _remember(options: Options) -> None:
         raise LabError(f"{path} is damaged; delete it and start again (runs are kept)") from error
     for row in options.rows:
         old = rows.get(row.name, {})
-        new = {"command": options.command, "seeds": options.seeds}
+        command = f"fsam reproduce {row.name} {options.settings}"
+        new = {"command": command, "seeds": options.seeds}
         rows[row.name] = new if not options.report_only or not old else old
     ordered = {name: rows[name] for name in EXPERIMENTS if name in rows}
     notes = {"scale": options.scale, "rows": ordered}

@@ -32,7 +32,7 @@ FOOTER = (
     "paired by seed, with the 95 % t-interval in brackets. A claim holds where every interval "
     "speaks for it, does not hold where one speaks against it, and is undecided otherwise or with "
     "fewer than 3 seeds. Dots are single runs. Settings are chosen on validation images, never "
-    "on the test."
+    "on the test. The intervals are not corrected for their number: of twenty, one errs by chance."
 )
 
 
