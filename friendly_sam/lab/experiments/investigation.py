@@ -150,7 +150,7 @@ figure2c = Experiment(
 
 _VGG = {"paper": "vgg16_bn", "small": "vgg8_bn", "mini": "cnn"}
 _VGG_TITLE = {"paper": "VGG16-BN", "small": "VGG-8", "mini": "CNN"}
-_VGG_RADIUS = {"mini": 0.1}
+_VGG_RADIUS = {"mini": 0.05}
 """The convolutional network's own radius: at the MLP's it learns nothing."""
 
 figure_a1 = Experiment(
@@ -161,7 +161,7 @@ figure_a1 = Experiment(
     mapping={
         "paper": "As published: k from 1 to 10.",
         "small": "As figure 2(c), with a small VGG (images of 16x16, its least).",
-        "mini": "As figure 2(c), with the convolutional network at radius 0.1.",
+        "mini": "As figure 2(c), with the convolutional network at radius 0.05.",
     },
     claims=_FALLS,
     drawing="lines",
