@@ -44,6 +44,16 @@ class Judgement:
         """Give the smallest number of seeds."""
         return min((c.n for c in self.comparisons if c.n), default=0)
 
+    @property
+    def tally(self) -> str:
+        """Count the intervals for, against and across 0; empty where there is one at most."""
+        found = [c.difference for c in self.comparisons if c.difference and c.n >= FEWEST_SEEDS]
+        if len(self.comparisons) < 2 or not found:
+            return ""
+        speaks_for = sum(difference.low > 0 for difference in found)
+        against = sum(difference.high < 0 for difference in found)
+        return f"{speaks_for} for, {against} against, of {len(self.comparisons)}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:

@@ -116,13 +116,15 @@ def _style() -> str:
 def _summary(chapters: Sequence[Chapter]) -> str:
     rows = [
         f'<tr><td><a href="#{escape(c.experiment.name)}">{escape(c.experiment.name)}</a></td>'
-        f"<td>{escape(j.text)}</td><td>{_badge(j)}</td></tr>"
+        f"<td>{escape(j.text)}</td><td>{_badge(j)}</td>"
+        f'<td class="soft">{escape(j.tally)}</td></tr>'
         for c in chapters
         for j in c.judgements
     ]
     return (
         '<h3>What the paper says, and what was seen here</h3><div class="scroll">'
-        '<table class="words"><thead><tr><th>row</th><th>claim</th><th>here</th></tr></thead>'
+        '<table class="words"><thead><tr><th>row</th><th>claim</th><th>here</th>'
+        "<th>intervals</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -195,6 +197,8 @@ def _judgements(judgements: Sequence[Judgement]) -> str:
         )
         table = f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
         head = f"{_badge(judgement)} {escape(judgement.text)}"
+        if judgement.tally:
+            head += f' <span class="soft">({escape(judgement.tally)})</span>'
         items.append(f"<li><details><summary>{head}</summary>{table}</details></li>")
     return f'<ul class="claims">{"".join(items)}</ul>'
 

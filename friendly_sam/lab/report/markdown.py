@@ -19,11 +19,11 @@ def markdown(book: Book, pictures: dict[str, list[str]]) -> str:
     parts = [f"# {book.title}", book.lead, book.setting, f"Printed numbers: {book.source}"]
     parts.append("## What the paper says, and what was seen here")
     rows = [
-        [f"[{c.experiment.name}](#{c.experiment.name.lower()})", j.text, verdict_text(j)]
+        [f"[{c.experiment.name}](#{c.experiment.name.lower()})", j.text, verdict_text(j), j.tally]
         for c in book.chapters
         for j in c.judgements
     ]
-    parts.append(table(Table(header=["row", "claim", "here"], rows=rows)))
+    parts.append(table(Table(header=["row", "claim", "here", "intervals"], rows=rows)))
     parts += [
         _chapter(chapter, pictures.get(chapter.experiment.name, [])) for chapter in book.chapters
     ]
