@@ -5,8 +5,8 @@
 
 Same weights (one epoch of SGD), images, batches, start vector and tolerance (both sides stop
 at ||H v - λ v|| <= tolerance |λ|). First single products, taken in turns, whose medians tell
-what one costs; then whole computations, in turns, with their products counted. Times depend on
-the machine and on what else it does, ratios and counts hardly.
+what one costs; then whole computations, in turns, with their products counted. Times are of the
+processor (all threads of this process), which hardly depend on what else the machine does.
 """
 
 import argparse
@@ -68,9 +68,9 @@ class Plain:
 
 
 def timed(function):
-    start = time.perf_counter()
+    start = time.process_time()
     result = function()
-    return result, time.perf_counter() - start
+    return result, time.process_time() - start
 
 
 def main():
