@@ -147,7 +147,11 @@ def measure(
         "residuals": found.residuals[:top].tolist(),
         "trace": trace.value,
         "trace_standard_error": trace.standard_error,
-        "density": {"x": density.x.tolist(), "y": density.y.tolist()},
+        "density": {
+            "x": density.x.tolist(),
+            "y": density.y.tolist(),
+            "width": density.width,
+        },
         "products": used + trace_probes,
         "images": objective.samples,
         "weights": objective.dimension,

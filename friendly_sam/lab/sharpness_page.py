@@ -196,9 +196,7 @@ def _eigenvalues(members: Mapping[str, Sequence[Measured]], families: Mapping[st
         x = list(range(1, min(map(len, rows)) + 1))
         series.append(_series(name, families[name], x, [row[: len(x)] for row in rows], True))
     words = "The largest eigenvalues of the Hessian"
-    return Chart(
-        title=words, x_label="number", y_label="eigenvalue", series=series, description=words
-    )
+    return Chart(title=words, x_label="number", y_label="eigenvalue", series=series, log_x=True)
 
 
 def _lines(
@@ -236,7 +234,8 @@ def _paths(measured: Sequence[Measured]) -> list[Section]:
     ]
     start = measured[0].run.folder.name
     chart = Chart(title=f"From {start}", x_label="x", y_label="loss", series=series)
-    return [Section(title="Between the weights of two runs", chart=chart)]
+    words = f"The loss on the training images of {start}; other seeds were trained on others."
+    return [Section(title="Between the weights of two runs", text=words, chart=chart)]
 
 
 def _insert(html: str, picture: _Picture) -> str:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from friendly_sam.sharpness.canvas import Ink, Paint, legend, title
 
 _FAMILIES = ("SGD", "SAM", "F-SAM")
@@ -20,22 +22,43 @@ def _colour(ink: Ink, family: str, index: int) -> str:
 
 def density_picture(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Paint:
     """Draw spectral densities on a logarithmic axis; `spectra` has family and `measure` by name."""
+    common = max(_width(found["density"]) for _, found in spectra.values())
+    curves = {name: _broadened(found["density"], common) for name, (_, found) in spectra.items()}
 
     def paint(panels: Sequence[Any], ink: Ink) -> None:
         axes = panels[0]
         for index, (name, (family, found)) in enumerate(spectra.items()):
             colour = _colour(ink, family, index)
-            x, y = found["density"]["x"], found["density"]["y"]
+            x, y = curves[name]
             axes.plot(x, [max(value, 1e-12) for value in y], color=colour, label=name)
             for value in found["eigenvalues"]:
                 axes.plot([value], [1.4e-6 * 1.7**index], marker="|", markersize=9, color=colour)
-        top = max(max(found["density"]["y"]) for _, found in spectra.values())
+        top = max(max(y) for _, y in curves.values())
         axes.set(yscale="log", ylim=(1e-6, 3 * top), xlabel="eigenvalue of the Hessian")
         axes.set_ylabel("density (ticks: the largest)")
         title(axes, "Spectral density")
         legend(axes)
 
     return paint
+
+
+def _width(density: Mapping[str, Any]) -> float:
+    # Older files do not say: theirs is 1 % of the range of the nodes, 6 widths from either end.
+    x = density["x"]
+    return float(density.get("width") or (x[-1] - x[0]) / 112)
+
+
+def _broadened(density: Mapping[str, Any], width: float) -> tuple[list[float], list[float]]:
+    """Bring a density to a larger width, by one more Gaussian: widths add in squares."""
+    x, y = torch.tensor(density["x"]).double(), torch.tensor(density["y"]).double()
+    step = float(x[1] - x[0])
+    extra = math.sqrt(max(width**2 - _width(density) ** 2, 0.0))
+    if extra < step:
+        return x.tolist(), y.tolist()
+    margin = math.ceil(6 * extra / step)
+    places = x[0] + step * torch.arange(-margin, len(x) + margin)
+    kernel = torch.exp(-0.5 * ((places[:, None] - x[None, :]) / extra) ** 2)
+    return places.tolist(), (kernel @ y * step / (extra * math.sqrt(2 * math.pi))).tolist()
 
 
 def landscape_picture(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:

@@ -26,6 +26,9 @@ class Density:
     """Row i: the quadrature nodes of probe i."""
     weights: Tensor
     """Row i: their weights, which add up to 1."""
+    width: float
+    """Standard deviation of the Gaussian that each node became. Densities of different widths do
+    not compare: the wider one looks broader."""
     trace: Trace
     """The trace, from the same products."""
     products: int
@@ -97,21 +100,29 @@ def spectral_density(
         weights.append(vectors[0].square())
         traces.append(objective.dimension * float(krylov.seen[0, 0]))  # P qᵀ H q
     all_nodes, all_weights = torch.stack(nodes), torch.stack(weights)
+    if width is None:
+        reach = float(all_nodes.max() - all_nodes.min())
+        width = 0.01 * reach or 0.01 * abs(float(all_nodes.max())) or 0.01
     x, y = _smooth(all_nodes, all_weights, points, width)
     mean = math.fsum(traces) / probes
     error = math.nan
     if probes > 1:
         error = math.sqrt(sum((t - mean) ** 2 for t in traces) / (probes - 1) / probes)
     words = objective.normalisation
-    return Density(x, y, all_nodes, all_weights, Trace(mean, error, probes, words), products, words)
+    return Density(
+        x=x,
+        y=y,
+        nodes=all_nodes,
+        weights=all_weights,
+        width=width,
+        trace=Trace(mean, error, probes, words),
+        products=products,
+        normalisation=words,
+    )
 
 
-def _smooth(
-    nodes: Tensor, weights: Tensor, points: int, width: float | None
-) -> tuple[Tensor, Tensor]:
+def _smooth(nodes: Tensor, weights: Tensor, points: int, width: float) -> tuple[Tensor, Tensor]:
     low, high = float(nodes.min()), float(nodes.max())
-    if width is None:
-        width = 0.01 * (high - low) or 0.01 * abs(high) or 0.01
     check_number("width", width, at_least=0)
     if width == 0:
         raise ValueError("width must be greater than 0, not 0")

@@ -12,6 +12,7 @@ from friendly_sam.lab.engine import train
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.sharpness_command import sharpness
 from friendly_sam.lab.sharpness_of_runs import measure, subject
+from friendly_sam.lab.sharpness_pictures import _broadened
 from friendly_sam.lab.sharpness_surroundings import path_between, surroundings
 from friendly_sam.sharpness import top_eigenpairs
 
@@ -93,6 +94,19 @@ def test_surroundings_and_paths(runs):
     assert path["x"][-1] == 1
     middle = around["plane"]["losses"][1][1]
     assert path["losses"][0] == pytest.approx(middle)
+
+
+def test_densities_are_brought_to_one_width():
+    """A Gaussian of width 1, brought to width 2, is the Gaussian of width 2."""
+
+    def gaussian(width, x):
+        return torch.exp(-0.5 * (x / width) ** 2) / (width * (2 * torch.pi) ** 0.5)
+
+    x = torch.linspace(-12, 12, 481, dtype=torch.float64)
+    density = {"x": x.tolist(), "y": gaussian(1.0, x).tolist(), "width": 1.0}
+    wide_x, wide_y = (torch.tensor(axis).double() for axis in _broadened(density, 2.0))
+    torch.testing.assert_close(wide_y, gaussian(2.0, wide_x), rtol=1e-4, atol=1e-6)
+    assert _broadened(density, 1.0) == (density["x"], density["y"])
 
 
 def test_the_page_has_all_runs_and_escapes_their_names(runs, tmp_path, capsys):
