@@ -50,7 +50,7 @@ def _width(density: Mapping[str, Any]) -> float:
 
 def _broadened(density: Mapping[str, Any], width: float) -> tuple[list[float], list[float]]:
     """Bring a density to a larger width, by one more Gaussian: widths add in squares."""
-    x, y = torch.tensor(density["x"]).double(), torch.tensor(density["y"]).double()
+    x, y = (torch.tensor(density[axis], dtype=torch.float64) for axis in "xy")
     step = float(x[1] - x[0])
     extra = math.sqrt(max(width**2 - _width(density) ** 2, 0.0))
     if extra < step:

@@ -104,7 +104,7 @@ def test_densities_are_brought_to_one_width():
 
     x = torch.linspace(-12, 12, 481, dtype=torch.float64)
     density = {"x": x.tolist(), "y": gaussian(1.0, x).tolist(), "width": 1.0}
-    wide_x, wide_y = (torch.tensor(axis).double() for axis in _broadened(density, 2.0))
+    wide_x, wide_y = (torch.tensor(a, dtype=torch.float64) for a in _broadened(density, 2.0))
     torch.testing.assert_close(wide_y, gaussian(2.0, wide_x), rtol=1e-4, atol=1e-6)
     assert _broadened(density, 1.0) == (density["x"], density["y"])
 
