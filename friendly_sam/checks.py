@@ -9,6 +9,8 @@ from numbers import Real
 from torch import nn
 from torch.optim import Optimizer
 
+from friendly_sam.blocks import is_sharded
+
 
 def check_number(name: str, value: object, *, at_least: float | None = None) -> None:
     """`value` is a finite real number, and not below `at_least`."""
@@ -55,3 +57,14 @@ def check_model(model: object, base: Optimizer) -> None:
             f"model must be the model that base trains, but the {type(model).__name__} given "
             "shares no parameter with it"
         )
+
+
+def check_local_ascent(model: nn.Module | None, base: Optimizer) -> None:
+    """Each process can keep its own ascent gradient: a DDP module, and no shards."""
+    if not callable(getattr(model, "no_sync", None)):
+        raise ValueError(
+            "sync_ascent=False needs model= to be a DistributedDataParallel module, "
+            f"not {type(model).__name__}"
+        )
+    if any(is_sharded(parameter) for group in base.param_groups for parameter in group["params"]):
+        raise ValueError("sync_ascent=False needs whole parameters, but base has sharded ones")

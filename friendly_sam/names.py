@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,3 +24,22 @@ def parameter_names(
     if model is not None:
         names.update((parameter, name) for name, parameter in model.named_parameters())
     return {parameter: name.replace(COMPILED, "") for parameter, name in names.items()}
+
+
+def picked_by_name(
+    only: Callable[[str], bool] | None,
+    model: nn.Module | None,
+    param_groups: list[dict[str, Any]],
+) -> set[Tensor] | None:
+    """The parameters whose names `only` picks; None for all, where there is no `only`."""
+    if only is None:
+        return None
+    names = parameter_names(model, param_groups)
+    parameters = [parameter for group in param_groups for parameter in group["params"]]
+    missing = sum(parameter not in names for parameter in parameters)
+    if missing:
+        raise ValueError(
+            f"only={only!r} picks parameters by name, but {missing} of them have none: pass "
+            "model=, or build the base optimizer with model.named_parameters()"
+        )
+    return {parameter for parameter in parameters if only(names[parameter])}

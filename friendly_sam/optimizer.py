@@ -12,12 +12,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from friendly_sam.batchnorm import frozen_statistics
-from friendly_sam.blocks import Climber, Shards, gather, is_sharded, shards
-from friendly_sam.checks import check_base, check_count, check_model, check_number
+from friendly_sam.blocks import Climber, Shards, gather, shards
+from friendly_sam.checks import (
+    check_base,
+    check_count,
+    check_local_ascent,
+    check_model,
+    check_number,
+)
 from friendly_sam.directions import Direction
 from friendly_sam.geometries import Geometry
 from friendly_sam.memory import Memory
-from friendly_sam.names import parameter_names
+from friendly_sam.names import picked_by_name
 from friendly_sam.perturbation import Moved, climb, descend, gradient_norms, uninterrupted
 from friendly_sam.randomness import random_state
 
@@ -119,8 +125,8 @@ class SharpnessAware(Optimizer):
             radius = group.get(self.radius_key, rho)
             check_number(f'param_groups[{index}]["{self.radius_key}"]', radius, at_least=0)
         if not sync_ascent:
-            self._check_local_ascent()
-        self._scaled = self._find_scaled()
+            check_local_ascent(model, base)
+        self._scaled = picked_by_name(geometry.only, model, base.param_groups)
         super().__init__(
             base.param_groups, {**base.defaults, self.radius_key: float(rho), CLOCK: 0}
         )
@@ -219,7 +225,7 @@ class SharpnessAware(Optimizer):
         check_number(f'param_group["{self.radius_key}"]', radius, at_least=0)
         self.base.add_param_group(param_group)
         self._share()
-        self._scaled = self._find_scaled()
+        self._scaled = picked_by_name(self.geometry.only, self.model, self.param_groups)
 
     # -- state ------------------------------------------------------------------------------
 
@@ -438,27 +444,3 @@ class SharpnessAware(Optimizer):
     def _sharding(self) -> list[Shards]:
         ways = {shards(parameter): None for parameter in self._parameters()}
         return [way for way in ways if way]
-
-    def _find_scaled(self) -> set[Tensor] | None:
-        """The parameters that the geometry's `only` picks; None for all."""
-        only = self.geometry.only
-        if only is None:
-            return None
-        names = parameter_names(self.model, self.base.param_groups)
-        parameters = [p for group in self.base.param_groups for p in group["params"]]
-        missing = sum(parameter not in names for parameter in parameters)
-        if missing:
-            raise ValueError(
-                f"only={only!r} picks parameters by name, but {missing} of them have none: pass "
-                "model=, or build the base optimizer with model.named_parameters()"
-            )
-        return {parameter for parameter in parameters if only(names[parameter])}
-
-    def _check_local_ascent(self) -> None:
-        if not callable(getattr(self.model, "no_sync", None)):
-            raise ValueError(
-                "sync_ascent=False needs model= to be a DistributedDataParallel module, "
-                f"not {type(self.model).__name__}"
-            )
-        if any(is_sharded(p) for group in self.base.param_groups for p in group["params"]):
-            raise ValueError("sync_ascent=False needs whole parameters, but base has sharded ones")
