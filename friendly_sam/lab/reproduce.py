@@ -181,11 +181,14 @@ def _do(options: Options, work: Plan) -> list[str]:
 def _measure(options: Options) -> list[str]:
     """Measure what is not a training run: spectra and theorems."""
     from friendly_sam.lab.experiments.measurements import measure_spectra, measure_theory
+    from friendly_sam.lab.experiments.prices import measure_prices
 
     failed = []
     for row in options.rows:
         if row.drawing == "spectrum":
             failed += measure_spectra(row, options.scale, options.folder / "runs", options.seeds)
+        if row.drawing == "cost":
+            measure_prices(row, options.scale, options.folder / "runs", options.data_root)
         if row.drawing == "theory":
             failed += measure_theory(options.folder / "theory", options.scale)
     return failed

@@ -130,6 +130,7 @@ def beats(
             bad = _scores(results.chosen(panel, second), metric)
             pair = (bad, good) if lower else (good, bad)
             label = f"{panel}: {first} - {second}" if not lower else f"{panel}: {second} - {first}"
+            label += f", plus {margin:g}" if margin else ""
             comparisons.append(_compared(label, *pair, margin))
         return comparisons
 

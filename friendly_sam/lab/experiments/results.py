@@ -13,6 +13,7 @@ from friendly_sam.lab.config import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.experiments.experiment import Cell, Experiment, Scale
 from friendly_sam.lab.experiments.identity import identity, place
+from friendly_sam.lab.experiments.prices import read_prices
 from friendly_sam.lab.records import Run, is_run, read_run
 
 Scores = dict[int, float]
@@ -36,8 +37,7 @@ class Measured:
         """Give a metric by seed.
 
         Besides the metrics of the last epoch there are `early_train_loss` (mean over the
-        first half of training), `step_seconds` (of the quickest epoch: others were slowed
-        down by what else the machine did), and those of the spectrum, `lambda1` and `ratio`.
+        first half of training), and those of the spectrum, `lambda1` and `ratio`.
         """
         scores = {seed: _score(run, metric) for seed, run in self.runs.items()}
         return {seed: score for seed, score in scores.items() if not math.isnan(score)}
@@ -47,8 +47,6 @@ def _score(run: Run, metric: str) -> float:
     if metric == "early_train_loss":
         losses = run.series("train_loss")
         return statistics.fmean(losses[: max(1, len(losses) // 2)])
-    if metric == "step_seconds":
-        return min(run.series("seconds")) / (run.final("step") / run.final("epoch"))
     if metric in ("lambda1", "ratio"):
         return _spectrum(run.folder).get(metric, math.nan)
     return run.final(metric)
@@ -74,6 +72,8 @@ class Results:
     cells: tuple[Measured, ...]
     missing: tuple[str, ...] = field(default_factory=tuple)
     """Runs that are not finished."""
+    prices: dict[str, float] = field(default_factory=dict)
+    """Seconds of a step of each method, where they were measured."""
 
     @property
     def runs(self) -> list[Run]:
@@ -136,7 +136,11 @@ def collect(
                 runs[config.seed] = run
         cells.append(Measured(cell=cell, runs=runs))
     return Results(
-        experiment=experiment, scale=scale, cells=tuple(cells), missing=tuple(_unique(missing))
+        experiment=experiment,
+        scale=scale,
+        cells=tuple(cells),
+        missing=tuple(_unique(missing)),
+        prices=read_prices(folder.parent) if experiment.drawing == "cost" else {},
     )
 
 

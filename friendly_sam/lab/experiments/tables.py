@@ -114,6 +114,7 @@ table3 = Experiment(
 )
 
 _IMAGENET = ("sgd", "asam", "sam", "fsam")
+_STAND_IN: dict[Scale, str] = {"small": "cifar100", "mini": "cifar10"}
 
 
 def _table4(scale: Scale) -> list[Cell]:
@@ -127,20 +128,19 @@ def _table4(scale: Scale) -> list[Cell]:
         ]
     return [
         cell(
-            f"{TITLES['cifar100'][scale]}, {main_title(scale)}",
+            f"{TITLES[_STAND_IN[scale]][scale]}, {main_title(scale)}",
             [_imagenet_like(scale, method, rho, seed) for seed in seeds(scale)],
             x=rho,
         )
         for method in _IMAGENET
-        for rho in candidates(scale, "cifar100", method, MAIN[scale])
+        for rho in candidates(scale, _STAND_IN[scale], method, MAIN[scale])
     ]
 
 
 def _imagenet_like(scale: Scale, method: str, rho: float | None, seed: int) -> RunConfig:
     """Change what section 6.1 changes for ImageNet: weight decay 0.0001 and decay 0.95."""
     decay = 0.95 if method == "fsam" else None
-    data = "cifar10" if scale == "mini" else "cifar100"
-    run = config(scale, data, method, network=MAIN[scale], rho=rho, decay=decay, seed=seed)
+    run = config(scale, _STAND_IN[scale], method, rho=rho, decay=decay, seed=seed)
     return dataclasses.replace(run, base=dataclasses.replace(run.base, weight_decay=1e-4))
 
 

@@ -65,7 +65,7 @@ def chapter(results: Results, command: str) -> Chapter:
         command=command,
         measured=_measured(results),
         caption=_caption(results),
-        sweep=_sweep(results) if experiment.choose or experiment.log_x else None,
+        sweep=_sweep(results) if "radius" in experiment.x_label else None,
         printed=None if paper is None else Table(header=paper.header, rows=paper.rows),
         printed_where="" if paper is None else paper.where,
         judgements=[claim.judge(results) for claim in experiment.claims],
@@ -137,13 +137,13 @@ def _eigenvalues(results: Results) -> Table:
 def _prices(results: Results) -> Table:
     rows = []
     for panel in results.panels():
-        prices = costs(results, panel)
+        prices = costs(results)
         for method in results.methods():
             cell = results.chosen(panel, method)
             x = "-" if cell is None or cell.cell.x is None else f"{cell.cell.x:g}"
             price = f"{prices[method]:.2f}" if method in prices else "-"
             rows.append([f"{panel}: {method}", show(cell), x, price])
-    header = ["", "test accuracy, %", "ρ chosen", "time of a step / SGD's"]
+    header = ["", "test accuracy, %", "ρ chosen", "processor time of a step / SGD's"]
     return Table(header=header, rows=rows)
 
 

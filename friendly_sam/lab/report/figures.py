@@ -134,6 +134,8 @@ def _fill(axes: Any, panel: Panel) -> None:
         axes.minorticks_off()
     if panel.log_y:
         axes.set_yscale("log")
+        top = max(y for series in panel.series for y in series.y)
+        axes.set_ylim(top * 1e-7, top * 3)  # below that there is nothing but rounding
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.set_title(panel.title, loc="left", fontweight="bold", fontsize=11)

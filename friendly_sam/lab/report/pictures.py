@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Sequence
 
 from friendly_sam.lab.experiments.results import Measured, Results
@@ -171,7 +170,7 @@ def _cost(results: Results) -> list[Panel]:
                         log_x=True,
                     )
                 )
-        prices = costs(results, panel)
+        prices = costs(results)
         points = []
         for method in results.methods():
             cell = results.chosen(panel, method)
@@ -182,7 +181,7 @@ def _cost(results: Results) -> list[Panel]:
             drawn.append(
                 Panel(
                     title="Best radius of each, on validation",
-                    x_label="seconds of a step / SGD's",
+                    x_label="processor time of a step / SGD's",
                     y_label=Y_LABELS["test_accuracy"],
                     series=points,
                 )
@@ -190,14 +189,7 @@ def _cost(results: Results) -> list[Panel]:
     return drawn
 
 
-def costs(results: Results, panel: str) -> dict[str, float]:
-    """Give the time of a step of each method, as a multiple of SGD's."""
-    seconds = {}
-    for method in results.methods():
-        values = [
-            s for c in results.sweep(panel, method) for s in c.scores("step_seconds").values()
-        ]
-        if values:
-            seconds[method] = statistics.median(values)
-    base = seconds.get("SGD")
-    return {} if base is None else {method: value / base for method, value in seconds.items()}
+def costs(results: Results) -> dict[str, float]:
+    """Give the price of a step of each method, as a multiple of SGD's."""
+    base = results.prices.get("SGD")
+    return {} if not base else {m: seconds / base for m, seconds in results.prices.items()}
