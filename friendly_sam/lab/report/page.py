@@ -17,7 +17,7 @@ _STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --ground: #0d1117; --line: #3d444d; --soft: #9198a1; } }
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--ground);
-  max-width: 52rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
+  max-width: 58rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .lead { font-size: 1.08rem; border-left: 4px solid #0072b2; padding-left: .9rem; }
 .scroll { overflow-x: auto; }
