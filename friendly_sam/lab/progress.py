@@ -122,7 +122,7 @@ class GridProgress:
         return sum(self.work[name] * share for name, share in self.shares.items())
 
     def left(self) -> float:
-        """Estimate the seconds left, from the work done in this session so far."""
+        """Estimate the seconds left, from the work done so far."""
         done = self._done() - self.skipped
         rest = sum(self.work.values()) - self._done()
         return (time.monotonic() - self.started) * rest / done if done > 0 else float("nan")
