@@ -1,9 +1,16 @@
 """What all tests share: one thread each, a seed, and the reference data."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
+
+# Elsewhere every run tries new examples; a gate should not depend on which ones it drew.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

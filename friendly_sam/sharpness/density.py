@@ -101,8 +101,11 @@ def spectral_density(
         traces.append(objective.dimension * float(krylov.seen[0, 0]))  # P qᵀ H q
     all_nodes, all_weights = torch.stack(nodes), torch.stack(weights)
     if width is None:
+        size = float(all_nodes.abs().max())
         reach = float(all_nodes.max() - all_nodes.min())
-        width = 0.01 * reach or 0.01 * abs(float(all_nodes.max())) or 0.01
+        if reach <= 1e-9 * size:  # one eigenvalue, many times over, up to rounding
+            reach = size
+        width = 0.01 * reach or 0.01
     x, y = _smooth(all_nodes, all_weights, points, width)
     mean = math.fsum(traces) / probes
     error = math.nan

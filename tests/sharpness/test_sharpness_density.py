@@ -28,6 +28,14 @@ def test_it_integrates_to_one_whatever_the_spectrum_and_the_grid(spectrum, width
     assert density.integral == pytest.approx(1, abs=0.01)
 
 
+def test_one_eigenvalue_many_times_over_has_a_width():
+    """The nodes differ by rounding only, which must not become the width."""
+    objective = quadratic_objective(with_spectrum([1.0] * 3), torch.ones(3).double())
+    density = spectral_density(objective, steps=3, probes=2)
+    assert density.width == pytest.approx(0.01)
+    assert density.integral == pytest.approx(1, abs=0.01)
+
+
 def test_moments_are_those_of_the_eigenvalues(objective):
     """A quadrature of k steps is exact for polynomials up to degree 2k - 1; chance is left."""
     eigenvalues = torch.linalg.eigvalsh(dense_hessian(objective.model, objective.data))
