@@ -133,10 +133,11 @@ def _table() -> dict[str, tuple[str, RunConfig]]:
     for number, data in ((1, "cifar10"), (2, "cifar100")):
         for network in CIFAR_EPOCHS:
             for method in CIFAR_METHODS:
-                table[f"{data}-{network}-{method}"] = (
-                    f"the paper's table {3 if method == 'fasam' else number}",
-                    _cifar(data, network, method),
-                )
+                where = f"the paper's table {number}"
+                if method == "fasam":
+                    in_table = network in ("resnet18", "wrn28_10")
+                    where = "the paper's table 3" if in_table else "table 3's method, new network"
+                table[f"{data}-{network}-{method}"] = (where, _cifar(data, network, method))
     for method in IMAGENET_METHODS:
         table[f"imagenet-resnet50-{method}"] = ("the paper's table 4", _imagenet(method))
     for data in TRANSFER_SETS:
