@@ -17,7 +17,7 @@ class SAM(SharpnessAware):
 
     Args:
         base: the base optimizer.
-        rho: the radius (0.05, Foret et al.; the F-SAM paper uses 0.1 on CIFAR-10 and 0.2 on
+        rho: the radius (0.05, davda54/sam; the F-SAM paper uses 0.1 on CIFAR-10 and 0.2 on
             CIFAR-100).
         options: `model`, `every`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
 

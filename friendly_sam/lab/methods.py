@@ -9,11 +9,11 @@ from typing import Any
 from friendly_sam.lab.config import MethodConfig, MethodName, RunConfig
 from friendly_sam.lab.errors import LabError
 
-# Radius of SAM, and of everything built on it: Foret et al. (2021), section 3.
+# Radius of SAM, and of everything built on it: the default of davda54/sam.
 _SAM: dict[str, Any] = {"rho": 0.05}
-# Kwon et al. (2021), section 5: rho 0.5 with eta 0.01 on CIFAR-10.
+# SamsungLabs/ASAM: rho 0.5 with eta 0.01 on CIFAR-10.
 _ASAM: dict[str, Any] = {"rho": 0.5, "eta": 0.01}
-# F-SAM paper, section 6.1: rho 0.1; eta 1 from Kim et al. (2022), algorithm 1.
+# F-SAM paper, section 6.1: rho 0.1; it names no eta, and 1 is ours.
 _FISHER: dict[str, Any] = {"rho": 0.1, "eta": 1.0}
 # F-SAM paper, section 6.1: sigma 1 throughout; lambda 0.9 for the larger networks.
 _FRIENDLY: dict[str, Any] = {"sigma": 1.0, "decay": 0.9, "variant": "paper"}
