@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from family import FAMILY, batch, momentum, network, weights
+from leaving import leave
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
@@ -39,6 +40,7 @@ def _worker(rank, world, folder, function, settings):
             function(rank, folder, *setting)
     finally:
         dist.destroy_process_group()
+    leave()
 
 
 def half(rank, seed):

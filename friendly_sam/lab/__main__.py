@@ -1,8 +1,6 @@
 """`python -m friendly_sam.lab` is the command `fsam`."""
 
-import sys
-
-from friendly_sam.lab.cli import main
+from friendly_sam.lab.cli import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -146,6 +146,21 @@ COMMANDS = {
 }
 
 
+def program() -> NoReturn:
+    """Run the command of `sys.argv` and end the process.
+
+    One of several processes leaves without tearing the interpreter down: a gloo thread that
+    lets go of a tensor meanwhile aborts a run that is done and written
+    (https://github.com/pytorch/pytorch/pull/179291).
+    """
+    code = main()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; give the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)

@@ -5,6 +5,7 @@ import os
 
 import torch
 from family import FAMILY, assert_same, batch, momentum, network, weights
+from leaving import leave
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch.nn import functional as F
@@ -172,3 +173,4 @@ def ddp_rank(rank, folder, expected):
     local = trained(Local)
     assert_same(local, trained(LocalPlain))
     assert not torch.equal(local[0], model[0]), "the local perturbation is another one"
+    leave()

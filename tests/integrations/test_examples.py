@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import leaving
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -40,6 +41,7 @@ def test_the_example_runs_and_trains(name, tmp_path):
     command = [sys.executable]
     if name in BY_TORCHRUN:
         command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        command += [leaving.__file__]
     if name == "slurm_submitit":
         arguments = [*arguments, "--folder", str(tmp_path)]
     done = subprocess.run(

@@ -4,6 +4,7 @@ import os
 
 import torch
 from family import assert_same, batch, network, weights
+from leaving import leave
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import SequentialSampler
@@ -139,3 +140,4 @@ def ddp_rank(rank, folder, expected):
     torch.distributed.barrier()
     assert_same(mine, torch.load(f"{folder}/rank{1 - rank}.pt"))
     torch.distributed.destroy_process_group()
+    leave()

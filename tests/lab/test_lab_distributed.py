@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import leaving
 import pytest
 import torch
 from distributed_runs import RUNS, main
@@ -31,7 +32,8 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Do all runs with two processes."""
     folder = tmp_path_factory.mktemp("two")
-    done = torchrun(str(Path(__file__).with_name("distributed_runs.py")), str(folder))
+    script = Path(__file__).with_name("distributed_runs.py")
+    done = torchrun(leaving.__file__, str(script), str(folder))
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
