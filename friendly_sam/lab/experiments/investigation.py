@@ -140,7 +140,7 @@ figure2c = Experiment(
     cells=lambda scale: _enlarged(scale, MAIN[scale], main_title(scale)),
     mapping={
         "paper": "As published: k from 1 to 10, each batch inside its larger one.",
-        "small": "As table 2, at SAM's radius, k = 1, 2, 4, 8 (an epoch has 10 batches of 64).",
+        "small": "As table 2, at SAM's radius, k = 1, 2, 4, 8 (an epoch has 16 batches of 64).",
         "mini": "As table 2, at SAM's radius, k = 1, 2, 3, 6 (an epoch has 7 batches of 64).",
     },
     claims=_FALLS,

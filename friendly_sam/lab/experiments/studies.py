@@ -79,7 +79,7 @@ figure4 = Experiment(
     cells=_figure4,
     mapping={
         "paper": "The text names neither task nor network: CIFAR-10 and ResNet-18, as everywhere.",
-        "small": "As table 1, at SAM's radius, batches of 32, 128 and 512 out of 600 images.",
+        "small": "As table 1, at SAM's radius, batches of 32, 128 and 512 out of 1,000 images.",
         "mini": "As table 1, at SAM's radius, batches of 32, 128 and 512 out of 800 images.",
     },
     claims=(
