@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup test demo lint types format mutants clean
+.PHONY: setup test demo docs lint types format mutants clean
 
 setup: $(VENV)/.installed
 
@@ -32,8 +32,16 @@ format: setup
 demo: setup
 	$(BIN)/fsam demo
 
+docs: $(VENV)/.docs-installed
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "The documentation is in site/index.html"
+
+$(VENV)/.docs-installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
+	touch $@
+
 mutants: setup
 	$(BIN)/python tests/break_promises.py
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,7 @@
 """Directions: which way to climb.
 
 A direction turns the gradient g into d, the vector along which the weights are perturbed
-(paper, equations 6 to 12). All of them are d = g - c r with some reference vector r:
+(paper, equations 8 to 14). All of them are d = g - c r with some reference vector r:
 
     Gradient     d = g                      SAM
     BatchNoise   d = g - σ m                F-SAM, m a moving average of past gradients
@@ -179,7 +179,7 @@ class BatchNoise(Direction):
 class Residual(Direction):
     """SAM-noise: the gradient less its projection on the gradient that `reference` gives.
 
-        d = g - (<g,G> / ||G||²) G        (the paper's equation 6 and appendix A5)
+        d = g - (<g,G> / ||G||²) G        (the paper's equation 8 and appendix A5)
 
     Args:
         reference: a closure (forward and backward, like that of `step`) that leaves G, usually

@@ -174,6 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except RunError as error:
         return _fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        return _fail(_how_to_install(error), 2)
     except (LabError, ValueError, ImportError) as error:
         return _fail(str(error), 2)
     except OSError as error:
@@ -203,6 +205,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if command is None:
         raise LabError(f"unknown command {arguments[0]!r}: choose from {', '.join(COMMANDS)}")
     return command.run(arguments[1:])
+
+
+def _how_to_install(error: ModuleNotFoundError) -> str:
+    """Name the extra that the commands need; a missing part of this package is a fault of ours."""
+    module = (error.name or "").partition(".")[0]
+    if module in ("", "friendly_sam"):
+        return str(error)
+    return f'{module} is not installed: pip install "friendly-sam[lab]"'
 
 
 def _fail(message: str, code: int) -> int:

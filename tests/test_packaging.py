@@ -1,0 +1,111 @@
+"""What is packed, what an extra brings, and what a missing one says."""
+
+import ast
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+import friendly_sam
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def test_the_wheel_is_the_package_with_its_types_and_data(tmp_path):
+    wheel = pytest.importorskip("hatchling.builders.wheel")
+    (path,) = wheel.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    packed = {name for name in names if ".dist-info/" not in name}
+    assert all(name.startswith("friendly_sam/") for name in packed)
+    assert {"friendly_sam/py.typed", "friendly_sam/lab/experiments/paper_numbers.json"} <= packed
+    assert not [name for name in packed if "__pycache__" in name]
+    assert Path(path).stat().st_size < 1_000_000
+
+
+def test_the_sdist_has_tests_and_documents_and_nothing_large(tmp_path):
+    sdist = pytest.importorskip("hatchling.builders.sdist")
+    (path,) = sdist.SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with tarfile.open(path) as archive:
+        members = [member for member in archive.getmembers() if member.isfile()]
+    names = {member.name.partition("/")[2] for member in members}
+    expected = ("README.md", "LICENSE", "CITATION.cff", "CONTRIBUTING.md", "tests/family.py")
+    assert set(expected) <= names
+    kinds = {Path(name).suffix for name in names} - {""}
+    assert kinds <= {".py", ".md", ".toml", ".json", ".typed", ".txt", ".cff", ".yml"}
+    assert max(member.size for member in members) < 200_000
+    assert Path(path).stat().st_size < 1_000_000
+
+
+def imported(folder):
+    """The modules of other packages that the files of `folder` import anywhere in them."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"friendly_sam", "torch"}
+
+
+MODULES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "extras", "elsewhere"),
+    [
+        # timm needs torchvision and is left to the user; pyarrow comes with datasets.
+        ("lab", ["lab", "hf", "cluster"], {"timm", "pyarrow"}),
+        # torchmetrics comes with lightning.
+        ("integrations", ["hf", "lightning"], {"torchmetrics"}),
+        ("sharpness", ["sharpness"], set()),
+    ],
+)
+def test_the_extras_name_what_a_part_imports(folder, extras, elsewhere):
+    named = {
+        requirement.partition(">")[0].partition("[")[0]
+        for extra in extras
+        for requirement in EXTRAS[extra]
+    }
+    needed = {MODULES.get(name, name) for name in imported(ROOT / "friendly_sam" / folder)}
+    assert needed - elsewhere <= named
+
+
+def test_all_is_every_extra():
+    (everything,) = EXTRAS["all"]
+    listed = everything.partition("[")[2].rstrip("]").split(",")
+    assert set(listed) == set(EXTRAS) - {"all"}
+
+
+def without(modules, code):
+    hide = "".join(f"sys.modules[{name!r}] = None\n" for name in modules)
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys\n{hide}{code}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_command_without_the_lab_says_in_one_line_what_to_install(tmp_path):
+    code = "from friendly_sam.lab.cli import main\nsys.exit(main(['list']))"
+    done = without(["yaml", "sklearn", "datasets", "rich", "jsonargparse"], code)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("fsam: error: ")
+    assert 'pip install "friendly-sam[lab]"' in line
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == friendly_sam.__version__
+    assert f"## {friendly_sam.__version__}" in (ROOT / "CHANGELOG.md").read_text()
