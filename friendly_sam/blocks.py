@@ -18,6 +18,9 @@ from torch.nn import Parameter
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
+WIDTH = 1024
+"""The length of the rows that fused kernels work on."""
+
 Shards = tuple["ProcessGroup", ...]
 """The process groups over which a tensor is sharded; empty for a tensor that is whole here."""
 
@@ -47,6 +50,8 @@ class Block:
     scaled: bool
     """Whether a geometry with `only=` reshapes the ball for these parameters."""
     shards: Shards
+    fused: bool = False
+    """Whether fused kernels work on it; its tensors are then rows of `WIDTH` numbers."""
     weights: list[Tensor] = field(default_factory=list)
     gradients: list[Tensor] = field(default_factory=list)
     backups: list[Tensor] = field(default_factory=list)
@@ -86,32 +91,39 @@ def is_sharded(tensor: Tensor) -> bool:
     return type(tensor) not in (Tensor, Parameter) and hasattr(tensor, "device_mesh")
 
 
-def gather(climbers: Iterable[Climber]) -> list[Block]:
-    """Sort `climbers` into blocks of equal setting, each of at most `_limit` elements."""
+def gather(
+    climbers: Iterable[Climber], fuse: Callable[[Climber], bool] | None = None
+) -> list[Block]:
+    """Sort `climbers` into blocks of equal setting, each of at most `_limit` elements.
+
+    Where `fuse` agrees, a tensor goes as rows of `WIDTH` numbers into a block for fused kernels,
+    which has no limit, and what is left over of it goes the ordinary way.
+    """
     blocks: list[Block] = []
     current: dict[tuple[object, ...], tuple[Block, int]] = {}
     for climber in climbers:
-        rows = [climber.parameter, climber.gradient, climber.backup]
-        optional = (climber.average, climber.reference)
-        rows += [tensor for tensor in optional if tensor is not None]
-        groups = shards(climber.parameter)
-        for piece in _pieces([local(row) for row in rows]):
+        rows = [local(climber.parameter), local(climber.gradient), local(climber.backup)]
+        if climber.average is not None:
+            rows.append(local(climber.average))
+        if climber.reference is not None:
+            rows.append(local(climber.reference))
+        setting = (climber.rho, climber.updates, climber.scaled, shards(climber.parameter))
+        for piece, fused in _pieces(rows, climber, fuse):
             weight = piece[0]
-            setting = (climber.rho, climber.updates, climber.scaled, groups)
-            key = (weight.device, weight.dtype, *setting)
+            key = (weight.device, weight.dtype, setting, fused)
             block, size = current.get(key, (None, 0))
-            if block is None or size + weight.numel() > _limit(weight.device):
-                block, size = Block(*setting), 0
+            size += weight.numel()
+            if block is None or (size > _limit(weight.device) and not fused):
+                block, size = Block(*setting, fused=fused), weight.numel()
                 blocks.append(block)
-            current[key] = (block, size + weight.numel())
-            rest = iter(piece[3:])
+            current[key] = (block, size)
             block.weights.append(weight)
             block.gradients.append(piece[1])
             block.backups.append(piece[2])
             if climber.average is not None:
-                block.averages.append(next(rest))
+                block.averages.append(piece[3])
             if climber.reference is not None:
-                block.references.append(next(rest))
+                block.references.append(piece[-1])
     return blocks
 
 
@@ -121,11 +133,37 @@ def _limit(device: torch.device) -> int:
     return 2**19 if device.type == "cpu" else 2**24
 
 
-def _pieces(rows: Sequence[Tensor]) -> Iterable[Sequence[Tensor]]:
-    limit = _limit(rows[0].device)
-    if rows[0].numel() <= limit or not all(row.is_contiguous() for row in rows):
-        return [rows]
-    return zip(*(torch.split(row.view(-1), limit) for row in rows), strict=True)
+def _pieces(
+    rows: list[Tensor], climber: Climber, fuse: Callable[[Climber], bool] | None
+) -> Iterable[tuple[Sequence[Tensor], bool]]:
+    """Cut tensors that belong together into pieces, and say of each whether a kernel takes it."""
+    size, limit = rows[0].numel(), _limit(rows[0].device)
+    if size <= limit and fuse is None:
+        return [(rows, False)]
+    flat = _flat(rows)
+    if flat is None:
+        return [(rows, False)]
+    if fuse is not None and fuse(climber):
+        whole = size - size % WIDTH
+        pieces: list[tuple[Sequence[Tensor], bool]] = [
+            ([row[:whole].view(-1, WIDTH).detach() for row in flat], True)
+        ]
+        if whole < size:
+            pieces.append(([row[whole:] for row in flat], False))
+        return pieces
+    if size <= limit:
+        return [(rows, False)]
+    split = zip(*(torch.split(row, limit) for row in flat), strict=True)
+    return [(piece, False) for piece in split]
+
+
+def _flat(rows: list[Tensor]) -> list[Tensor] | None:
+    """The tensors with one dimension, sharing memory, if all lie in memory in the same order."""
+    if all(row.is_contiguous() for row in rows):
+        return [row.view(-1) for row in rows]
+    if all(row.is_contiguous(memory_format=torch.channels_last) for row in rows):
+        return [row.permute(0, 2, 3, 1).view(-1) for row in rows]
+    return None
 
 
 def total(

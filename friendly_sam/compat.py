@@ -22,6 +22,8 @@ from friendly_sam.geometries import Euclidean, ParameterScaled
 from friendly_sam.optimizer import SharpnessAware
 from friendly_sam.perturbation import uninterrupted
 
+__all__ = ["SAM", "FriendlySAM"]
+
 
 class _TwoStep(SharpnessAware):
     """`first_step`, `second_step` and a `step` that calls its closure once."""

@@ -48,6 +48,19 @@ class Direction(ABC):
     def turn_(self, block: Block, coefficient: float | Tensor) -> None:
         """Overwrite the gradients of `block` with d."""
 
+    def constant(self, updates: int) -> float | None:
+        """The c of d = g - c r where nothing but the count of updates matters, else None.
+
+        With None the step goes without the kernels of `friendly_sam.fused`.
+        """
+        return None
+
+    def turned(
+        self, gradient: Tensor, average: Tensor | None, constant: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """d and the new average, for tensors of one parameter: what the fused kernels compile."""
+        raise NotImplementedError(f"{type(self).__name__} has no fused form")
+
     def take_in(self, block: Block) -> None:  # noqa: B027 (most directions have no average)
         """Let the moving averages of `block` take in its gradients."""
 
@@ -68,6 +81,16 @@ class Gradient(Direction):
 
     def turn_(self, block: Block, coefficient: float | Tensor) -> None:
         """d = g: nothing to do."""
+
+    def constant(self, updates: int) -> float | None:
+        """Nothing is taken away."""
+        return 0.0
+
+    def turned(
+        self, gradient: Tensor, average: Tensor | None, constant: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """d = g."""
+        return gradient, None
 
 
 @dataclass(frozen=True)
@@ -157,6 +180,23 @@ class BatchNoise(Direction):
             if isinstance(coefficient, float):
                 coefficient /= 1 - self.decay ** (block.updates + 1)
         _subtract_(block.gradients, coefficient, block.averages)
+
+    def constant(self, updates: int) -> float | None:
+        """σ, after debiasing; None for the projection and for a first step that is special."""
+        if self.sigma == "projection" or (updates == 0 and self.variant != "paper"):
+            return None
+        if self.variant == "debiased":
+            return float(self.sigma) / (1 - self.decay ** (updates + 1))
+        return float(self.sigma)
+
+    def turned(
+        self, gradient: Tensor, average: Tensor | None, constant: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """d = g - σ m, with the new m or, in the authors' code, the previous one."""
+        assert average is not None
+        old = average.to(gradient.dtype)
+        new = torch.lerp(old, gradient, 1 - self.decay)
+        return gradient - constant * (old if self.variant == "authors" else new), new
 
     def take_in(self, block: Block) -> None:
         """m ← λ m + (1 - λ) g; the authors' code starts with m = g."""

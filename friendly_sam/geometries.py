@@ -31,6 +31,10 @@ class Geometry(ABC):
     def squared(self, block: Block) -> list[Tensor] | None:
         """T² for the parameters of `block` from their weights and gradients; None for T = 1."""
 
+    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
+        """T² for tensors of one parameter: what the kernels of `friendly_sam.fused` compile."""
+        raise NotImplementedError(f"{type(self).__name__} has no fused form")
+
 
 @dataclass(frozen=True)
 class Euclidean(Geometry):
@@ -43,6 +47,10 @@ class Euclidean(Geometry):
     """
 
     def squared(self, block: Block) -> list[Tensor] | None:
+        """T = 1."""
+        return None
+
+    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
         """T = 1."""
         return None
 
@@ -83,6 +91,10 @@ class ParameterScaled(Geometry):
         torch._foreach_mul_(scale, scale)
         return scale
 
+    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
+        """(|w| + η)²."""
+        return (weight.abs() + self.eta).square()
+
 
 @dataclass(frozen=True)
 class DiagonalFisher(Geometry):
@@ -112,3 +124,7 @@ class DiagonalFisher(Geometry):
         torch._foreach_add_(scale, 1.0)
         torch._foreach_reciprocal_(scale)
         return scale
+
+    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
+        """1 / (1 + η g²)."""
+        return (1 + self.eta * gradient.square()).reciprocal()

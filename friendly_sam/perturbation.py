@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ from torch import Tensor
 from friendly_sam.blocks import Block, Shards, inner_product, squared_norm, total
 from friendly_sam.directions import Direction, Gradient
 from friendly_sam.geometries import Euclidean, Geometry
+
+if TYPE_CHECKING:
+    from friendly_sam.fused import Kernels
 
 ROUNDING = 16
 """A direction with ||d|| <= 16 eps(dtype) ||g|| is rounding noise and counts as zero."""
@@ -33,6 +37,7 @@ def climb(
     moved: list[Moved],
     groups: Sequence[Shards] = (),
     inverse_scale: Tensor | None = None,
+    kernels: Kernels | None = None,
 ) -> bool:
     """Move the weights of `blocks` to w + ε, with w kept in their backups.
 
@@ -50,13 +55,19 @@ def climb(
             to `descend`, also when this function raises.
         groups: every way of sharding among the parameters (see `friendly_sam.blocks.total`).
         inverse_scale: what the gradients are multiplied with first (the scale of a GradScaler).
+        kernels: what works on the blocks that are marked as fused.
 
     Returns:
         Whether the gradients were finite.
     """
     if not blocks and not groups:
         return True
-    g_squared, noise_squared, finite = gradient_norms(blocks, groups, inverse_scale)
+    measured = {
+        id(block): kernels.measure(block, inverse_scale)
+        for block in blocks
+        if block.fused and kernels is not None
+    }
+    g_squared, noise_squared, finite = gradient_norms(blocks, groups, inverse_scale, measured)
     if not finite:
         return False
 
@@ -71,6 +82,9 @@ def climb(
     coefficient = direction.coefficient(blocks, inner)
 
     def turn_and_reshape(block: Block) -> tuple[Tensor, ...]:
+        if id(block) in measured:
+            _, d_squared, td_squared = measured[id(block)]
+            return d_squared, td_squared
         t_squared = geometry.squared(block)
         direction.turn_(block, coefficient)
         d_squared = squared_norm(block.gradients)
@@ -89,9 +103,13 @@ def climb(
     inverse_norm = torch.where(is_direction, td_squared.rsqrt(), torch.zeros_like(td_squared))
 
     for block in blocks:
+        scale = inverse_norm.to(block.device) * block.rho
+        if block.fused and kernels is not None:
+            kernels.move(block, inverse_scale, scale, moved)
+            continue
         torch._foreach_copy_(block.backups, block.weights)
         moved.append((block.weights, block.backups))
-        _add_scaled_(block.weights, block.gradients, inverse_norm.to(block.device) * block.rho)
+        _add_scaled_(block.weights, block.gradients, scale)
     return True
 
 
@@ -106,16 +124,20 @@ def gradient_norms(
     blocks: Sequence[Block],
     groups: Iterable[Shards] = (),
     inverse_scale: Tensor | None = None,
+    measured: Mapping[int, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, bool]:
     """||g||², what of it is rounding, and whether all gradients are finite.
 
-    The last is the one host synchronisation of a step.
+    The last is the one host synchronisation of a step. `measured` has the sums of fused blocks.
     """
 
     def norms(block: Block) -> tuple[Tensor, ...]:
-        if inverse_scale is not None:
-            torch._foreach_mul_(block.gradients, inverse_scale.to(block.device))
-        squared = squared_norm(block.gradients)
+        if measured and id(block) in measured:
+            squared = measured[id(block)][0]
+        else:
+            if inverse_scale is not None:
+                torch._foreach_mul_(block.gradients, inverse_scale.to(block.device))
+            squared = squared_norm(block.gradients)
         rounding = (ROUNDING * torch.finfo(block.dtype).eps) ** 2
         reference = squared_norm(block.references) if block.references else squared
         return squared, squared * rounding, reference

@@ -19,7 +19,7 @@ class SAM(SharpnessAware):
         base: the base optimizer.
         rho: the radius (0.05, davda54/sam; the F-SAM paper uses 0.1 on CIFAR-10 and 0.2 on
             CIFAR-100).
-        options: `model`, `every`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
+        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
 
     Example:
         >>> import torch
@@ -41,7 +41,7 @@ class ASAM(SharpnessAware):
             η = 0).
         eta: η (0.01, SamsungLabs/ASAM).
         only: which parameters are scaled, a predicate on their names; by default all.
-        options: `model`, `every`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
+        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
 
     Example:
         >>> import torch
@@ -72,7 +72,7 @@ class FisherSAM(SharpnessAware):
         base: the base optimizer.
         rho: the radius (0.1, the F-SAM paper's section 6.1).
         eta: η.
-        options: `model`, `every`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
+        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
 
     Example:
         >>> import torch
@@ -102,7 +102,7 @@ class FriendlySAM(SharpnessAware):
         decay: λ (0.9; section 6.1 tunes it in {0.6, 0.9, 0.95}).
         variant: "paper", "authors" or "debiased", see `BatchNoise`.
         geometry: the shape of the ball.
-        options: `model`, `every`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
+        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
 
     Example:
         >>> import torch

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from friendly_sam.optimizer import SharpnessAware
 
+__all__ = ["SharpnessAwareMixin"]
+
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule as _Module
 else:

@@ -24,6 +24,8 @@ except ImportError as error:
         'pip install "friendly-sam[hf]"'
     ) from error
 
+__all__ = ["METHODS", "SharpnessAwareTrainer"]
+
 METHODS: dict[str, Callable[..., SharpnessAware]] = {
     "SAM": SAM,
     "ASAM": ASAM,

@@ -1,0 +1,188 @@
+"""`fused=True`: the ascent in two passes over memory, compiled.
+
+The foreach path reads and writes some tensors more often than the mathematics asks for. For large
+tensors two kernels, compiled by `torch.compile`, do with the least:
+
+    measure   reads g, m (and w where T needs it), gives ||g||², ||d||² and ||T d||²
+    move      reads g, m, w and writes m and w + ε
+
+With the backup of w, copied while w is in the cache, that is 32 bytes a parameter for F-SAM in
+float32, and 20 for SAM. `measure` writes nothing, so gradients that are not finite leave the
+averages alone. No compiler has a hand in the backup, nor in bringing it back. (torch 2.13 compiles
+`backup.copy_(w); w.add_(...)` to a kernel that stores w + ε in both.) Each kernel is compared with
+what it was compiled from before it is used.
+
+The kernels see a tensor as rows of `WIDTH` numbers: one compilation serves every length, and the
+sum of a row needs no summation tree. Small tensors, what does not fill a row, and steps that have
+no kernel go the foreach way.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from friendly_sam.blocks import WIDTH, Block, Climber, local
+from friendly_sam.directions import Direction
+from friendly_sam.geometries import Geometry
+from friendly_sam.perturbation import Moved
+
+LEAST = 2**15
+"""Elements below which the call of a kernel costs more than it saves."""
+
+CHUNK = 2**19 // WIDTH
+"""Rows of w that stay in the cache between the backup and the kernel."""
+
+
+class Kernels:
+    """The two passes for one direction and one geometry."""
+
+    def __init__(self, direction: Direction, geometry: Geometry) -> None:
+        self._direction = direction
+        self._compiled: dict[tuple[object, ...], bool] = {}
+        self._has_form = type(geometry).squared_of is not Geometry.squared_of
+
+        def perturbation(
+            gradient: Tensor, average: Tensor | None, weight: Tensor, scaled: bool, by: Tensor
+        ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+            g = gradient * by[0]
+            d, new_average = direction.turned(g, average, by[1])
+            t_squared = geometry.squared_of(weight, g) if scaled else None
+            return g, d, new_average, d if t_squared is None else d * t_squared
+
+        def measure(
+            gradient: Tensor, average: Tensor | None, weight: Tensor, scaled: bool, by: Tensor
+        ) -> Tensor:
+            g, d, _, t_squared_d = perturbation(gradient, average, weight, scaled, by)
+            return torch.stack([(g * g).sum(1), (d * d).sum(1), (d * t_squared_d).sum(1)])
+
+        def move(
+            gradient: Tensor,
+            average: Tensor | None,
+            weight: Tensor,
+            scaled: bool,
+            by: Tensor,
+            scale: Tensor,
+        ) -> None:
+            _, _, new_average, t_squared_d = perturbation(gradient, average, weight, scaled, by)
+            weight.add_(t_squared_d * scale)
+            if average is not None and new_average is not None:
+                average.copy_(new_average)
+
+        if not self._has_form:
+            warnings.warn(
+                f"fused=True: {type(geometry).__name__} has no fused form (`squared_of`), so the "
+                "foreach path is used",
+                stacklevel=2,
+            )
+        self._eager: tuple[Callable[..., Tensor], Callable[..., None]] = (measure, move)
+        self._measure, self._move = _compile(measure), _compile(move)
+
+    def take(self, climber: Climber) -> bool:
+        """Whether there is a kernel for this parameter on this step."""
+        weight = local(climber.parameter)
+        if weight.numel() < LEAST or weight.dtype not in (torch.float32, torch.float64):
+            return False
+        if self._direction.constant(climber.updates) is None or not self._has_form:
+            return False
+        average = None if climber.average is None else local(climber.average).dtype
+        key = (weight.dtype, average, weight.device.type, climber.scaled, torch.get_num_threads())
+        if key not in self._compiled:
+            self._compiled[key] = self._compiles(weight, average, climber.scaled)
+        return self._compiled[key]
+
+    def measure(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
+        """||g||², ||d||² and ||T d||² over the block; nothing is written."""
+        by = self._by(block, inverse_scale)
+        rows = [
+            self._measure(g, m, w, block.scaled, by)
+            for g, m, w in zip(block.gradients, _averages(block), block.weights, strict=True)
+        ]
+        return torch.cat(rows, dim=1).sum(1)
+
+    def move(
+        self, block: Block, inverse_scale: Tensor | None, scale: Tensor, moved: list[Moved]
+    ) -> None:
+        """Take in g, keep w in the backup and go to w + scale T² d, a chunk at a time."""
+        by = self._by(block, inverse_scale)
+        scale = scale.to(block.dtype)
+        for g, m, w, backup in _chunks(block):
+            backup.copy_(w)
+            moved.append(([w], [backup]))
+            self._move(g, m, w, block.scaled, by, scale)
+
+    def _by(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
+        constant = self._direction.constant(block.updates)
+        by = torch.tensor([1.0, constant], dtype=block.dtype, device=block.device)
+        if inverse_scale is not None:
+            by[0] = inverse_scale.to(block.device)
+        return by
+
+    def _compiles(self, weight: Tensor, average: torch.dtype | None, scaled: bool) -> bool:
+        """Compile and try on tensors that nobody needs, before any real one is touched."""
+        generator = torch.Generator().manual_seed(0)
+        trial = torch.randn(3, 256, WIDTH, dtype=weight.dtype, generator=generator)
+        w, g, m = trial.to(weight.device)
+        state = [g, m.to(average) if average is not None else None, w]
+        copies = [None if tensor is None else tensor.clone() for tensor in state]
+        for tensor in state:
+            if tensor is not None:
+                torch._dynamo.mark_dynamic(tensor, 0)
+        by, scale = w.new_tensor([0.5, 0.9]), w.new_tensor(0.1)
+        measure, move = self._eager
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the compiler's own, about its own code
+                sums = self._measure(*state, scaled, by)
+                self._move(*state, scaled, by, scale)
+            torch.testing.assert_close(sums, measure(*copies, scaled, by))
+            move(*copies, scaled, by, scale)
+            for found, expected in zip(state, copies, strict=True):
+                torch.testing.assert_close(found, expected)
+        except Exception as error:
+            reason = getattr(error, "inner_exception", error)
+            line = str(reason).strip().partition("\n")[0]
+            warnings.warn(
+                f"fused=True: torch.compile gave no kernel ({type(reason).__name__}: {line}). "
+                "The foreach path is used instead; what is missing most often is a C++ compiler.",
+                stacklevel=2,
+            )
+            return False
+        return True
+
+
+@lru_cache(maxsize=64)
+def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:
+    """The kernels for a setting; optimizers of one setting share them."""
+    return Kernels(direction, geometry)
+
+
+def _chunks(block: Block) -> Iterator[tuple[Tensor, Tensor | None, Tensor, Tensor]]:
+    for g, m, w, backup in zip(
+        block.gradients, _averages(block), block.weights, block.backups, strict=True
+    ):
+        if len(w) <= CHUNK:
+            yield g, m, w, backup
+            continue
+        for start in range(0, len(w), CHUNK):
+            rows = slice(start, start + CHUNK)
+            yield g[rows], None if m is None else m[rows], w[rows], backup[rows]
+
+
+def _averages(block: Block) -> list[Tensor] | list[None]:
+    return block.averages or [None] * len(block.weights)
+
+
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    # torch.compile counts recompilations by code object: each setting gets one of its own.
+    own = FunctionType(
+        function.__code__.replace(), function.__globals__, function.__name__, None,
+        function.__closure__,
+    )  # fmt: skip
+    return torch.compile(own, fullgraph=True)

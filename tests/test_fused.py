@@ -1,0 +1,205 @@
+"""`fused=True`: the same results within rounding, or the ordinary path and a warning."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from family import FAMILY, assert_same, momentum, weights
+from torch import nn
+from torch.nn import functional as F
+
+from friendly_sam import SAM, BatchNoise, Euclidean, FriendlySAM, SharpnessAware, fused
+from friendly_sam.blocks import WIDTH
+from friendly_sam.fused import LEAST, Kernels
+from friendly_sam.geometries import Geometry
+
+
+def network(dtype, memory_format=torch.contiguous_format):
+    """Two tensors for kernels, one of them with a rest that fills no row, and small ones."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 128, 3), nn.Tanh(), nn.Conv2d(128, 33, 3), nn.Flatten()]
+    model = nn.Sequential(*layers, nn.Linear(33 * 16, 70), nn.Tanh(), nn.Linear(70, 3))
+    sizes = [p.numel() for p in model.parameters() if p.numel() >= LEAST]
+    assert len(sizes) == 2
+    assert any(size % WIDTH for size in sizes)
+    return model.to(dtype, memory_format=memory_format)
+
+
+def closure_of(model, seed, dtype, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, 3, 8, 8, generator=generator, dtype=torch.float64).to(dtype)
+    y = torch.randint(3, (4,), generator=generator)
+
+    def closure():
+        loss = F.cross_entropy(model(x), y)
+        (loss * scale).backward()
+        return loss
+
+    return closure
+
+
+def trained(method, dtype=torch.float64, memory_format=torch.contiguous_format, **options):
+    model = network(dtype, memory_format)
+    optimizer = FAMILY[method](momentum(model.parameters()), **options)
+    for seed in range(4):
+        optimizer.step(closure_of(model, seed, dtype))
+    return model, optimizer
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Count the tensors that went through kernels."""
+    counted = []
+    move = Kernels.move
+
+    def counting(self, block, *arguments):
+        counted.extend(block.weights)
+        move(self, block, *arguments)
+
+    monkeypatch.setattr(Kernels, "move", counting)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("method", "steps"),
+    {"F-SAM": 4, "SAM": 4, "F-SAM authors": 3, "F-ASAM": 4, "F-FisherSAM": 4}.items(),
+)
+def test_fused_is_foreach_within_rounding(method, steps, taken):
+    fused, ours = trained(method, fused=True)
+    assert len(taken) == 2 * steps, "the first step of the authors' code has no kernel"
+    plain, theirs = trained(method)
+    for a, b in zip(weights(fused), weights(plain), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
+    for p, q in zip(fused.parameters(), plain.parameters(), strict=True):
+        if p in ours.memory.averages:
+            torch.testing.assert_close(
+                ours.memory.averages[p], theirs.memory.averages[q], rtol=0, atol=1e-13
+            )
+
+
+def test_other_forms_of_f_sam(taken):
+    """Debiasing, channels last, and the projection, which has no kernel."""
+    for method, options, kernels in (
+        ("F-SAM debiased", {}, 6),
+        ("F-SAM", {"memory_format": torch.channels_last}, 8),
+        ("F-SAM projection", {}, 0),
+    ):
+        taken.clear()
+        fused, _ = trained(method, fused=True, **options)
+        assert len(taken) == kernels
+        plain, _ = trained(method, **options)
+        for a, b in zip(weights(fused), weights(plain), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
+
+
+def test_the_weights_come_back_bit_for_bit_and_an_overflow_changes_nothing(taken):
+    model, optimizer = trained("F-SAM", fused=True)
+    before, averages = weights(model), [m.clone() for m in optimizer.memory.averages.values()]
+    taken.clear()
+    closure_of(model, 9, torch.float64)()
+    with optimizer.perturbed():
+        assert not torch.equal(model[0].weight, before[0])
+    assert len(taken) == 2
+    assert_same(weights(model), before)
+    averages = [m.clone() for m in optimizer.memory.averages.values()]
+    closure_of(model, 9, torch.float64)()
+    model[2].weight.grad[0, 0, 0, 0] = torch.inf
+    with optimizer.perturbed():
+        assert_same(weights(model), before)
+    assert len(taken) == 2
+    assert_same(optimizer.memory.averages.values(), averages)
+
+
+def test_a_gradient_scaler_makes_no_difference():
+    ends = []
+    for scale in (1.0, 1024.0):
+        model = network(torch.float32)
+        optimizer = FriendlySAM(momentum(model.parameters()), fused=True)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        for seed in range(3):
+            optimizer.zero_grad()
+            closure_of(model, seed, torch.float32, scaler.get_scale())()
+            with optimizer.perturbed(scaler=scaler):
+                closure_of(model, seed, torch.float32)()
+            optimizer.step()
+        ends.append(weights(model))
+    assert_same(*ends)
+
+
+def test_a_geometry_without_a_fused_form_goes_the_ordinary_way(taken):
+    class Halved(Geometry):
+        def squared(self, block):
+            return [torch.full_like(w, 0.25) for w in block.weights]
+
+    ends = []
+    for wanted in (False, True):
+        model = network(torch.float64)
+        setting = {"direction": BatchNoise(), "geometry": Halved(), "fused": wanted}
+        optimizer = SharpnessAware(momentum(model.parameters()), 0.1, **setting)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for seed in range(2):
+                optimizer.step(closure_of(model, seed, torch.float64))
+        said = [str(w.message) for w in caught if "fused=True" in str(w.message)]
+        assert len(said) == wanted
+        ends.append(weights(model))
+    assert "Halved has no fused form" in said[0]
+    assert not taken
+    assert_same(*ends)
+
+
+def test_without_a_compiler_a_warning_and_the_ordinary_path(tmp_path):
+    program = """
+import torch, warnings
+from friendly_sam import SAM
+model = torch.nn.Linear(256, 256)
+optimizer = SAM(torch.optim.SGD(model.parameters(), lr=0.1), fused=True)
+def closure():
+    loss = model(torch.ones(2, 256)).square().mean()
+    loss.backward()
+    return loss
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    losses = [optimizer.step(closure).item() for _ in range(3)]
+assert losses[2] < losses[0]
+print(len([w for w in caught if "foreach path is used instead" in str(w.message)]))
+"""
+    environment = {**os.environ, "CXX": "/no/compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "1"
+
+
+def test_a_kernel_that_errs_is_not_used(monkeypatch, taken):
+    """Each kernel is compared with what it was compiled from before any real tensor is touched."""
+
+    def wrong(function):
+        def run(*arguments):
+            result = function(*arguments)
+            if function.__name__ == "move":
+                arguments[2].mul_(1.001)
+            return result
+
+        return run
+
+    monkeypatch.setattr(fused, "_compile", wrong)
+    model = network(torch.float64)
+    optimizer = SharpnessAware(
+        momentum(model.parameters()), 0.1, direction=BatchNoise(decay=0.7), geometry=Euclidean(),
+        fused=True,
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="not close.*foreach path is used instead"):
+        optimizer.step(closure_of(model, 0, torch.float64))
+    assert not taken
+
+
+def test_a_pickled_optimizer_forgets_its_kernels():
+    model = network(torch.float64)
+    optimizer = SAM(momentum(model.parameters()), fused=True)
+    optimizer._kernels = object()
+    assert "_kernels" not in optimizer.__getstate__()
