@@ -33,7 +33,7 @@ demo: setup
 	$(BIN)/fsam demo
 
 docs: $(VENV)/.docs-installed
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "The documentation is in site/index.html"
 
 $(VENV)/.docs-installed: $(VENV)/.installed

@@ -1,0 +1,86 @@
+"""The documentation names what is there: pages, public names, the places of the equations."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PUBLIC = [
+    "friendly_sam",
+    "friendly_sam.compat",
+    "friendly_sam.sharpness",
+    "friendly_sam.integrations.lightning",
+    "friendly_sam.integrations.transformers",
+]
+REFERENCE = "\n".join(page.read_text() for page in DOCS.glob("api/*.md"))
+PAPER = (DOCS / "paper-to-code.md").read_text()
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def navigation(entry):
+    if isinstance(entry, str):
+        return [entry]
+    values = entry.values() if isinstance(entry, dict) else entry
+    return [page for value in values for page in navigation(value)]
+
+
+PAGES = navigation(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_of_the_navigation_is_there(page):
+    assert (DOCS / page).is_file()
+
+
+@pytest.mark.parametrize("page", ["../README.md", "../CONTRIBUTING.md", *PAGES])
+def test_the_links_of_the_page_lead_somewhere(page):
+    source = (DOCS / page).resolve()
+    links = [link for link in LINK.findall(source.read_text()) if "://" not in link]
+    pictures = {".png", ".svg"}  # a source distribution leaves them out
+    missing = [link for link in links if not (source.parent / link).exists()]
+    assert [link for link in missing if Path(link).suffix not in pictures] == []
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_in_the_reference(module):
+    if module == "friendly_sam.integrations.transformers":
+        pytest.importorskip("transformers")
+    names = importlib.import_module(module).__all__
+    assert [name for name in names if f"::: {module}.{name}\n" not in REFERENCE] == []
+
+
+def test_the_reference_names_nothing_else():
+    for path in re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE):
+        module, _, name = path.rpartition(".")
+        assert module in PUBLIC
+        assert name in importlib.import_module(module).__all__
+
+
+def find(path):
+    """The object that a dotted path names: as much of it as possible is a module."""
+    parts = path.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[cut:]:
+            found = getattr(found, name)
+        return found
+    raise ModuleNotFoundError(path)
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(friendly_sam\.[\w.]+)`", PAPER))))
+def test_the_place_of_an_equation_is_there(path):
+    assert find(path) is not None
+
+
+def test_every_experiment_of_the_paper_is_on_the_map():
+    from friendly_sam.lab.experiments import EXPERIMENTS
+
+    of_our_own = {"theory", "ascent-fraction"}
+    assert [name for name in set(EXPERIMENTS) - of_our_own if f"`{name}`" not in PAPER] == []
