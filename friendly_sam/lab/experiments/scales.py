@@ -64,7 +64,7 @@ MAIN: dict[Scale, str] = {"paper": "resnet18", "small": "resnet8w32", "mini": "m
 
 RADIUS: dict[Scale, dict[str, float]] = {
     "paper": {"cifar10": 0.1, "cifar100": 0.2},
-    "small": {"cifar10": 0.2, "cifar100": 0.2},
+    "small": {"cifar10": 0.1, "cifar100": 0.2},
     "mini": {"cifar10": 0.2, "cifar100": 0.2},
 }
 """SAM's radius: section 6.1, and the choice of the sweep of figure 3 on validation images."""
