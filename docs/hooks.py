@@ -1,6 +1,7 @@
-"""What `mkdocs build` does besides: maths as MathML, tables inside <details>, examples as code."""
+"""What `mkdocs build` does besides: maths, tables in <details>, examples, lines of code."""
 
 import re
+from functools import cache
 from typing import Any
 
 import griffe
@@ -8,11 +9,26 @@ from latex2mathml.converter import convert
 
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
+PLACE = re.compile(r"`friendly_sam\.([\w.]+)`")
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let Markdown look inside <details>, as the pages of the results need."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let Markdown look inside <details>; on the map of the paper, add file and line to a name."""
+    if page.file.src_uri == "paper-to-code.md":
+        markdown = PLACE.sub(lambda found: _place(found[1]), markdown)
     return markdown.replace("<details>", '<details markdown="1">')
+
+
+def _place(path: str) -> str:
+    found = _package()[path]
+    module = found.module.path.removeprefix("friendly_sam.")
+    file = module.replace(".", "/") + ".py"
+    return f"`{path.removeprefix(module + '.')}` <small>{file}:{found.lineno}</small>"
+
+
+@cache
+def _package() -> Any:
+    return griffe.load("friendly_sam")
 
 
 def on_page_content(html: str, **_: Any) -> str:

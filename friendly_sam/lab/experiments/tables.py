@@ -90,7 +90,8 @@ def _table(number: int, data: str) -> Experiment:
     )
 
 
-table1, table2 = _table(1, "cifar10"), _table(2, "cifar100")
+table1 = _table(1, "cifar10")
+table2 = _table(2, "cifar100")
 
 
 def _table3(scale: Scale) -> list[Cell]:

@@ -74,5 +74,11 @@ def table(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-    rule = "|" + "|".join(["---"] + ["---:"] * (len(table.header) - 1)) + "|"
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
+    rule = "|" + "|".join("---:" if _numbers(column) else "---" for column in columns) + "|"
     return "\n".join([line(table.header), rule, *[line(row) for row in table.rows]])
+
+
+def _numbers(cells: Sequence[str]) -> bool:
+    """Whether a column is one of numbers, which are easier to compare flush right."""
+    return all(cell.lstrip("+-")[:1].isdigit() for cell in cells if cell not in ("", "-"))
