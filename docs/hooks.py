@@ -13,9 +13,13 @@ PLACE = re.compile(r"`friendly_sam\.([\w.]+)`")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let Markdown look inside <details>; on the map of the paper, add file and line to a name."""
+    """Read what GitHub reads: lists nested by two spaces, Markdown inside <details>.
+
+    On the map of the paper, file and line are added to a name.
+    """
     if page.file.src_uri == "paper-to-code.md":
         markdown = PLACE.sub(lambda found: _place(found[1]), markdown)
+    markdown = re.sub(r"(?m)^  - ", "    - ", markdown)
     return markdown.replace("<details>", '<details markdown="1">')
 
 
@@ -41,10 +45,11 @@ def _latex(escaped: str) -> str:
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").strip()
 
 
-class ExamplesByAnyName(griffe.Extension):
-    """Read "Example:" in a docstring as griffe reads "Examples:"."""
+class Readable(griffe.Extension):
+    """Docstrings as Markdown: <a,b> is no HTML tag, and "Example:" means "Examples:"."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the heading."""
+        """Rewrite the docstring."""
         if obj.docstring:
-            obj.docstring.value = re.sub(r"(?m)^Example:$", "Examples:", obj.docstring.value)
+            text = re.sub(r"<([^<>\s]+, ?[^<>\s]+)>", r"⟨\1⟩", obj.docstring.value)
+            obj.docstring.value = re.sub(r"(?m)^Example:$", "Examples:", text)
