@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
+from friendly_sam.lab.sharpness_densities import at_one_width
 from friendly_sam.sharpness.canvas import Ink, Paint, legend, title
 
 _FAMILIES = ("SGD", "SAM", "F-SAM")
@@ -22,8 +21,8 @@ def _colour(ink: Ink, family: str, index: int) -> str:
 
 def density_picture(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Paint:
     """Draw spectral densities on a logarithmic axis; `spectra` has family and `measure` by name."""
-    common = max(_width(found["density"]) for _, found in spectra.values())
-    curves = {name: _broadened(found["density"], common) for name, (_, found) in spectra.items()}
+    densities = [found["density"] for _, found in spectra.values()]
+    curves = dict(zip(spectra, at_one_width(densities), strict=True))
 
     def paint(panels: Sequence[Any], ink: Ink) -> None:
         axes = panels[0]
@@ -40,25 +39,6 @@ def density_picture(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Pai
         legend(axes)
 
     return paint
-
-
-def _width(density: Mapping[str, Any]) -> float:
-    # Older files do not say: theirs is 1 % of the range of the nodes, 6 widths from either end.
-    x = density["x"]
-    return float(density.get("width") or (x[-1] - x[0]) / 112)
-
-
-def _broadened(density: Mapping[str, Any], width: float) -> tuple[list[float], list[float]]:
-    """Bring a density to a larger width, by one more Gaussian: widths add in squares."""
-    x, y = (torch.tensor(density[axis], dtype=torch.float64) for axis in "xy")
-    step = float(x[1] - x[0])
-    extra = math.sqrt(max(width**2 - _width(density) ** 2, 0.0))
-    if extra < step:
-        return x.tolist(), y.tolist()
-    margin = math.ceil(6 * extra / step)
-    places = x[0] + step * torch.arange(-margin, len(x) + margin)
-    kernel = torch.exp(-0.5 * ((places[:, None] - x[None, :]) / extra) ** 2)
-    return places.tolist(), (kernel @ y * step / (extra * math.sqrt(2 * math.pi))).tolist()
 
 
 def landscape_picture(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:

@@ -11,8 +11,8 @@ from lab_runs import tiny_config
 from friendly_sam.lab.engine import train
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.sharpness_command import sharpness
+from friendly_sam.lab.sharpness_densities import _broadened, at_one_width
 from friendly_sam.lab.sharpness_of_runs import measure, subject
-from friendly_sam.lab.sharpness_pictures import _broadened
 from friendly_sam.lab.sharpness_surroundings import path_between, surroundings
 from friendly_sam.sharpness import top_eigenpairs
 
@@ -107,6 +107,10 @@ def test_densities_are_brought_to_one_width():
     wide_x, wide_y = (torch.tensor(a, dtype=torch.float64) for a in _broadened(density, 2.0))
     torch.testing.assert_close(wide_y, gaussian(2.0, wide_x), rtol=1e-4, atol=1e-6)
     assert _broadened(density, 1.0) == (density["x"], density["y"])
+    wide = {"x": wide_x.tolist(), "y": wide_y.tolist(), "width": 2.0}
+    first, second = at_one_width([density, wide])
+    assert first == (wide["x"], wide["y"])
+    assert second == (wide["x"], wide["y"])
 
 
 def test_the_page_has_all_runs_and_escapes_their_names(runs, tmp_path, capsys):

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.experiments.experiment import Experiment, Scale
 from friendly_sam.lab.experiments.results import collect
 
-SPECTRA = "friendly_sam.lab.sharpness_of_runs"
-THEORY = "friendly_sam.lab.theory"
-
-DATA_SIZE: dict[Scale, int] = {"paper": 10_000, "small": 300, "mini": 800}
+DATA_SIZE: dict[Scale, int] = {"paper": 10_000, "small": 500, "mini": 800}
 """Training images that the Hessian is computed on."""
-
-
-def available(module: str) -> bool:
-    """Tell whether a module can be imported."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def measure_spectra(
     row: Experiment, scale: Scale, runs: Path, seeds: int | None = None
 ) -> list[str]:
     """Measure the spectrum of each finished run, once; give the failures."""
-    if not available(SPECTRA):
-        print(f"{row.name}: no spectra, the module {SPECTRA} is missing", flush=True)
-        return []
-    measure: Any = importlib.import_module(SPECTRA).measure
+    from friendly_sam.lab.sharpness_of_runs import measure
+
     failed = []
     for found in collect(row, scale, runs, seeds).runs:
         if not (found.folder / "sharpness.json").is_file():
@@ -48,10 +32,8 @@ def measure_spectra(
 
 def measure_theory(folder: Path, scale: Scale) -> list[str]:
     """Measure the theorems; give the failures."""
-    if not available(THEORY):
-        print(f"theory: the module {THEORY} is missing", flush=True)
-        return []
-    run: Any = importlib.import_module(THEORY).run
+    from friendly_sam.lab.theory import run
+
     try:
         run(folder, scale=scale, progress=lambda line: print(f"theory: {line}", flush=True))
     except (LabError, RuntimeError, ValueError) as error:

@@ -9,6 +9,7 @@ from friendly_sam.lab.experiments.results import Measured, Results
 from friendly_sam.lab.report.figures import Bar, Panel
 from friendly_sam.lab.report.plots import Series
 from friendly_sam.lab.report.statistics import summarize
+from friendly_sam.lab.sharpness_densities import at_one_width
 
 Y_LABELS = {
     "test_accuracy": "test accuracy, %",
@@ -121,23 +122,22 @@ def _spectrum(results: Results) -> list[Panel]:
     """Draw the density of the least seed's spectrum, and λ1 and λ1/λ5 of all seeds."""
     drawn = []
     for panel in results.panels():
-        densities = []
+        densities = {}
         for method in results.methods():
             cell = results.chosen(panel, method)
             paths = (
                 [] if cell is None else [r.folder / "sharpness.json" for r in cell.runs.values()]
             )
             if paths and paths[0].is_file():
-                values = json.loads(paths[0].read_text(encoding="utf-8"))
-                density = values["density"]
-                densities.append(Series(label=method, x=density["x"], y=density["y"], points=False))
+                densities[method] = json.loads(paths[0].read_text(encoding="utf-8"))["density"]
+        curves = zip(densities, at_one_width(list(densities.values())), strict=True)
         if densities:
             drawn.append(
                 Panel(
                     title=f"{panel}, first seed",
                     x_label="eigenvalue of the Hessian",
                     y_label="density",
-                    series=densities,
+                    series=[Series(label=m, x=x, y=y, points=False) for m, (x, y) in curves],
                     log_y=True,
                 )
             )

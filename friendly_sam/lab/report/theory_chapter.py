@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -10,25 +9,24 @@ from typing import Any, get_args
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.experiments.claims import Comparison, Judgement, Verdict
 from friendly_sam.lab.experiments.experiment import Experiment, Scale
-from friendly_sam.lab.experiments.measurements import THEORY, available
 from friendly_sam.lab.report.chapter import Chapter
 from friendly_sam.lab.report.page import Table
 
 
 def theory_chapter(row: Experiment, scale: Scale, folder: Path, command: str) -> Chapter:
-    """Make the chapter; where the module or its results are missing, say so."""
+    """Make the chapter; where nothing was measured yet, say so."""
+    from friendly_sam.lab.theory import figures  # imports torch
+
     path = folder / "theory" / "theory.json"
-    if not available(THEORY):
-        return _empty(row, scale, command, f"The module {THEORY} is missing.")
     if not path.is_file():
-        return _empty(row, scale, command, "Not run at this scale yet.")
+        note = "Not run at this scale yet."
+        return Chapter(experiment=row, mapping=row.mapping[scale], command=command, notes=(note,))
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         judgements = [_judgement(claim) for claim in values.get("claims", [])]
         tables = [_table(table) for table in values.get("tables", [])]
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{path} is damaged; delete it and run the row again") from error
-    figures: Any = importlib.import_module(THEORY).figures
     drawn = figures(path.parent, folder / "figures")
     return Chapter(
         experiment=row,
@@ -53,7 +51,3 @@ def _judgement(claim: dict[str, Any]) -> Judgement:
     label = str(claim.get("detail", ""))
     detail = Comparison(label=label, difference=None, n=int(n) if n.isdigit() else 0)
     return Judgement(text=str(claim["text"]), verdict=verdict, comparisons=(detail,))  # type: ignore[arg-type]
-
-
-def _empty(row: Experiment, scale: Scale, command: str, note: str) -> Chapter:
-    return Chapter(experiment=row, mapping=row.mapping[scale], command=command, notes=(note,))

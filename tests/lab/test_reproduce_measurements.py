@@ -1,0 +1,93 @@
+"""What `fsam reproduce` measures beside training: spectra, prices of a step, the theorems."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import reproduce_rows
+
+from friendly_sam.lab.cli import main
+from friendly_sam.lab.theory import measure
+
+ROWS = ("figureA3", "ascent-fraction", "theory")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder in which the rows with measurements are finished."""
+    output: Path = tmp_path_factory.mktemp("measured")
+    with pytest.MonkeyPatch.context() as patch:
+        _shrink(patch)
+        assert _reproduce(output) == 0
+    return output / "mini"
+
+
+def _shrink(patch: pytest.MonkeyPatch) -> None:
+    reproduce_rows.shrink(patch, seeds=2)
+    tiny = measure.Scale((0.1, 0.01), 3, 60, 40, 3, (16, 64), 3)
+    patch.setitem(measure.SCALES, "mini", tiny)
+
+
+def _reproduce(output: Path) -> int:
+    return main(["reproduce", *ROWS, "--output", str(output), "--workers", "1"])
+
+
+def test_each_run_of_the_spectrum_row_is_measured_and_shown(done):
+    found = list(done.glob("runs/*/sharpness.json"))
+    assert len(found) == 2 * 2, "two seeds of SAM and of F-SAM"
+    values = json.loads(found[0].read_text())
+    assert values["lambda1"] == max(values["eigenvalues"])
+    page = (done / "results.md").read_text()
+    chapter = page.partition("## figureA3")[2].partition("\n## ")[0]
+    assert "λ1 is smaller with F-SAM" in chapter
+    assert "undecided at n = 2" in chapter
+    assert (done / "figures" / "figureA3.svg").is_file()
+
+
+def test_the_price_of_a_step_is_measured_for_each_method(done):
+    prices = json.loads((done / "prices.json").read_text())
+    assert set(prices) == {"SGD"} | {
+        f"{method}{part}" for method in ("SAM", "F-SAM") for part in ("", ", 1/2", ", 1/4", ", 1/8")
+    }
+    assert all(0 < seconds < 1 for seconds in prices.values())
+    assert prices["SAM"] > 1.3 * prices["SGD"], "two passes cost more than one"
+    chapter = (done / "results.md").read_text().partition("## ascent-fraction")[2]
+    assert f"{prices['SAM'] / prices['SGD']:.2f}" in chapter
+
+
+def test_the_theorems_have_a_chapter_with_verdicts_and_pictures(done):
+    values = json.loads((done / "theory" / "theory.json").read_text())
+    chapter = (done / "results.md").read_text().partition("## theory")[2].partition("\n## ")[0]
+    assert values["claims"]
+    for claim in values["claims"]:
+        assert claim["text"] in chapter
+    assert chapter.count("![") >= 3
+    page = (done / "index.html").read_text()
+    assert page.count("<svg") > 3
+
+
+def test_nothing_is_measured_twice(done, capsys, monkeypatch):
+    _shrink(monkeypatch)
+    files = [
+        done / "prices.json",
+        *done.glob("runs/*/sharpness.json"),
+        *done.glob("theory/*1.json"),
+    ]
+    before = [path.stat().st_mtime_ns for path in files]
+    assert _reproduce(done.parent) == 0
+    assert [path.stat().st_mtime_ns for path in files] == before
+    assert "spectrum of" not in capsys.readouterr().out
+
+
+def test_damaged_prices_are_told_in_one_line(done, capsys, monkeypatch):
+    _shrink(monkeypatch)
+    path = done / "prices.json"
+    text = path.read_text()
+    path.write_text(text[:20])
+    try:
+        assert _reproduce(done.parent) != 0
+        assert "prices.json is damaged; delete it" in capsys.readouterr().err
+    finally:
+        path.write_text(text)
