@@ -1,7 +1,10 @@
 """The documentation names what is there: pages, public names, the places of the equations."""
 
 import importlib
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +87,22 @@ def test_every_experiment_of_the_paper_is_on_the_map():
 
     of_our_own = {"theory", "ascent-fraction"}
     assert [name for name in set(EXPERIMENTS) - of_our_own if f"`{name}`" not in PAPER] == []
+
+
+def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
+    pytest.importorskip("mkdocs", reason="`make docs` installs it")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    fetched = re.compile(r'<(?:script|img|iframe)[^>]*\ssrc="https?:|<link[^>]*\shref="https?:')
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    assert [page.name for page in pages if fetched.search(page.read_text())] == []
+    assert "<math" in (tmp_path / "paper-to-code.html").read_text()
