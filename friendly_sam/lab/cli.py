@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from friendly_sam.lab.errors import LabError, RunError
+from friendly_sam.lab.stopping import Stopped
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _dispatch(arguments)
     except KeyboardInterrupt:
         return _fail("interrupted; what was written so far can be resumed", 130)
+    except Stopped:
+        return _fail("stopped by SIGTERM, nothing is lost: --resume goes on at the last step", 143)
     except BrokenPipeError:
         # Whoever read our output has gone; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

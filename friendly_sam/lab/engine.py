@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from friendly_sam.lab.passes import Backward, Tally
 from friendly_sam.lab.records import LOCK, Recorder, run_state
 from friendly_sam.lab.schedule import lr_factor
 from friendly_sam.lab.steps import Stepper
+from friendly_sam.lab.stopping import Bell, Stopped, sigterm_bell
 
 CHECK_STEPS = 100
 """How often the loss is looked at within an epoch: each look waits for the device."""
@@ -113,6 +115,7 @@ class Trainer:
         self.decomposition.check(here)
         self.tally = Tally(here.device)
         self.position = snapshot.Position()
+        self.bell = Bell()
         torch.manual_seed(config.seed + 1_000_003 * here.rank)  # dropout, each process its own
 
     def full_gradient(self, tally: Tally | None = None) -> Tensor:
@@ -135,13 +138,18 @@ class Trainer:
             self._epochs(checkpoints, None)
             return
         position = self.position
-        with Recorder(
-            folder,
-            self.config,
-            position=position.metrics,
-            epoch=position.epoch,
-            resumed=state is not None,
-        ) as recorder:
+        with (
+            # Several processes would have to agree on the step to stop after.
+            sigterm_bell() if self.here.size == 1 else nullcontext(Bell()) as self.bell,
+            Recorder(
+                folder,
+                self.config,
+                position=position.metrics,
+                digest=position.digest,
+                epoch=position.epoch,
+                resumed=state is not None,
+            ) as recorder,
+        ):
             self._epochs(checkpoints, recorder)
             recorder.finish()
 
@@ -163,6 +171,10 @@ class Trainer:
                 self._save(checkpoints, recorder, last=due, best=better)
             if self.listener is not None and recorder is not None:
                 self.listener.epoch(metrics)
+            if self.bell.rung and epoch + 1 < config.epochs:
+                if not due:
+                    self._save(checkpoints, recorder)
+                raise Stopped
 
     def _train_epoch(self, epoch: int, checkpoints: Checkpoints, recorder: Recorder | None) -> None:
         config, position = self.config, self.position
@@ -176,10 +188,13 @@ class Trainer:
             done = index + 1
             if done % CHECK_STEPS == 0:
                 self.tally.check(f"in epoch {epoch + 1}, step {done} of {count}")
-            if every and done % every == 0 and done < count:
+            due = self.bell.rung or (every > 0 and done % every == 0)
+            if due and done < count:
                 self.tally.check(f"in epoch {epoch + 1}, step {done} of {count}")
                 position.batch, position.seconds = done, time.perf_counter() - clock
                 self._save(checkpoints, recorder)
+                if self.bell.rung:
+                    raise Stopped
             if self.listener is not None and recorder is not None:
                 self.listener.step(epoch + 1, done, count)
         self.tally.check(f"in epoch {epoch + 1}")
@@ -218,7 +233,7 @@ class Trainer:
         best: bool = False,
     ) -> None:
         if recorder is not None:
-            self.position.metrics = recorder.sync()
+            self.position.metrics, self.position.digest = recorder.sync()
         state = snapshot.capture(
             self.config, self.model, self.optimizer, self.backward.scaler,
             self.tally, self.position, self.here,

@@ -11,19 +11,23 @@ tensorboard/       the metrics again, as TensorBoard events
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from friendly_sam.lab.config import RunConfig
 from friendly_sam.lab.environment import environment
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.parsing import from_yaml, to_yaml
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Digest
 
 State = Literal["running", "finished", "failed"]
 
@@ -41,6 +45,7 @@ class Recorder:
         folder: the run's folder; made if it is not there.
         config: the resolved config.
         position: bytes of `metrics.jsonl` to keep: those that the checkpoint knows of.
+        digest: SHA-256 of those bytes, where it is known.
         epoch: the epoch that the run goes on from.
         resumed: whether it goes on from a checkpoint at all.
     """
@@ -51,6 +56,7 @@ class Recorder:
         config: RunConfig,
         *,
         position: int = 0,
+        digest: str = "",
         epoch: int = 0,
         resumed: bool = False,
     ) -> None:
@@ -60,7 +66,9 @@ class Recorder:
         self._tensorboard: Any = None
         with contextlib.ExitStack() as stack:
             stack.enter_context(_lock(folder / LOCK))
-            self._metrics = stack.enter_context(_open_metrics(folder / "metrics.jsonl", position))
+            path = folder / "metrics.jsonl"
+            self._digest = _digest_of_kept(path, position, digest)
+            self._metrics = stack.enter_context(_open_metrics(path, position))
             write_atomically(folder / "config.yaml", to_yaml(config))
             self._start(epoch, resumed)
             if config.engine.tensorboard:
@@ -84,15 +92,17 @@ class Recorder:
         status = {"state": state, "time": _now(), **more}
         write_atomically(self.folder / "status.json", json.dumps(status, indent=2) + "\n")
 
-    def sync(self) -> int:
-        """Flush the metrics to the disk and give their size, for a checkpoint to remember."""
+    def sync(self) -> tuple[int, str]:
+        """Flush the metrics to the disk; give their size and SHA-256 for a checkpoint to keep."""
         os.fsync(self._metrics.fileno())
-        return self._metrics.tell()
+        return self._metrics.tell(), self._digest.hexdigest()
 
     def epoch(self, metrics: Mapping[str, float]) -> None:
         """Write the metrics of an epoch."""
-        self._metrics.write(json.dumps(metrics).encode() + b"\n")
+        line = json.dumps(metrics).encode() + b"\n"
+        self._metrics.write(line)
         self._metrics.flush()
+        self._digest.update(line)
         if self._tensorboard is not None:
             for name, value in metrics.items():
                 if name != "epoch":
@@ -101,8 +111,9 @@ class Recorder:
 
     def finish(self) -> None:
         """Mark the run as complete."""
-        self.sync()
-        self._status("finished")
+        _, metrics = self.sync()
+        config = hashlib.sha256((self.folder / "config.yaml").read_bytes()).hexdigest()
+        self._status("finished", sha256={"metrics.jsonl": metrics, "config.yaml": config})
 
     def __enter__(self) -> Recorder:
         return self
@@ -172,6 +183,7 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Run:
         what = "is not the folder of a run (no config.yaml, status.json)"
         raise LabError(f"{folder} {what if folder.is_dir() else 'does not exist'}")
     status, path = _json(folder / "status.json"), folder / "environment.json"
+    _check_digests(folder, status)
     return Run(
         folder=folder,
         config=from_yaml(folder / "config.yaml") if config is None else config,
@@ -208,6 +220,27 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise LabError(f"{path} is damaged")
     return values
+
+
+def _check_digests(folder: Path, status: Mapping[str, Any]) -> None:
+    """Refuse the files of a finished run that are not those that it wrote."""
+    digests = status.get("sha256", {})  # runs of older versions have none
+    if not isinstance(digests, dict):
+        raise LabError(f"{folder / 'status.json'} is damaged")
+    for name, digest in digests.items():
+        path = folder / Path(name).name
+        content = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise LabError(f"{path} is damaged: it is not what the finished run wrote")
+
+
+def _digest_of_kept(path: Path, position: int, digest: str) -> Digest:
+    """Digest the first bytes of a file, and refuse others than those of the checkpoint."""
+    content = path.read_bytes()[:position] if position and path.exists() else b""
+    found = hashlib.sha256(content)
+    if digest and len(content) == position and found.hexdigest() != digest:
+        raise LabError(f"{path} is damaged: it is not what the checkpoint knows of")
+    return found
 
 
 def _open_metrics(path: Path, position: int) -> IO[bytes]:

@@ -1,8 +1,8 @@
 """Many runs in parallel processes; what is done is skipped, what was cut off goes on.
 
 Each worker process is used for many runs, so that small ones do not pay for its start. A
-worker that dies takes one run with it and is replaced; Ctrl-C stops all workers at once,
-and checkpoints are atomic, so every run can go on later.
+worker that dies takes one run with it and is replaced; Ctrl-C stops all workers at once, each
+with a checkpoint of its last step, so every run can go on later.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from friendly_sam.lab.methods import passes, resolve
 from friendly_sam.lab.parsing import difference, from_yaml
 from friendly_sam.lab.progress import GridProgress
 from friendly_sam.lab.records import run_state
+from friendly_sam.lab.stopping import Stopped, sigterm_stops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +76,11 @@ def run_all(
         count = min(workers or cores(), len(todo))
         pool = _Pool(count, threads=max(1, cores() // max(count, 1)))
         try:
-            for outcome in pool.run(todo, progress):
-                name = str(outcome.config.output)
-                outcomes[name] = outcome
-                progress.end(name, outcome.error)
+            with sigterm_stops():
+                for outcome in pool.run(todo, progress):
+                    name = str(outcome.config.output)
+                    outcomes[name] = outcome
+                    progress.end(name, outcome.error)
         finally:
             pool.stop()
     return [outcomes[str(run.output)] for run in runs]
@@ -186,7 +188,7 @@ def _work(pipe: Connection, threads: int) -> None:
         error: str | None = None
         try:
             train(config, resume=True, listener=_Messenger(pipe, config))
-        except BrokenPipeError:
+        except (BrokenPipeError, Stopped):
             return
         except Exception as failure:
             error = " ".join(str(failure).split()) or type(failure).__name__

@@ -31,6 +31,8 @@ class Position:
     """Time spent in the epoch under way."""
     metrics: int = 0
     """Bytes of metrics.jsonl."""
+    digest: str = ""
+    """SHA-256 of those bytes."""
 
 
 def capture(

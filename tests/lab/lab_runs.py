@@ -65,5 +65,6 @@ def final_state(folder: str | Path | None) -> dict[str, Any]:
     state["config"].pop("output")
     state["config"].pop("engine")
     state["position"].pop("metrics")
+    state["position"].pop("digest")
     state["position"].pop("seconds")
     return dict(state)

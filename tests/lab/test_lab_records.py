@@ -48,6 +48,7 @@ def test_metrics_can_be_read_while_the_run_goes_on(tiny: Tiny) -> None:
 def test_a_torn_last_line_is_left_out_and_a_torn_middle_is_an_error(tiny: Tiny) -> None:
     folder = train(tiny())
     path = folder / "metrics.jsonl"
+    (folder / "status.json").write_text('{"state": "running"}')
     with path.open("a") as file:
         file.write('{"epoch": 3, "train_lo')
     assert len(read_run(folder).metrics) == 2
@@ -98,12 +99,34 @@ def test_what_the_checkpoint_does_not_know_is_cut_off(tiny: Tiny) -> None:
     folder = Path(str(config.output))
     with Recorder(folder, config) as recorder:
         recorder.epoch({"epoch": 1})
-        position = recorder.sync()
+        position, digest = recorder.sync()
         recorder.epoch({"epoch": 2})
-    with Recorder(folder, config, position=position, epoch=1) as recorder:
-        assert recorder.sync() == position
+    with Recorder(folder, config, position=position, digest=digest, epoch=1) as recorder:
+        assert recorder.sync() == (position, digest)
         recorder.epoch({"epoch": 2, "again": 1})
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"epoch": 1}, {"epoch": 2, "again": 1}]
     with pytest.raises(LabError, match="the checkpoint knows of 10000"):
         Recorder(folder, config, position=10_000)
+
+
+def test_one_flipped_bit_in_the_records_is_noticed(tiny: Tiny) -> None:
+    config = resolve(tiny())
+    folder = Path(str(config.output))
+    with Recorder(folder, config) as recorder:
+        recorder.epoch({"epoch": 1, "test_accuracy": 81.25})
+        position, digest = recorder.sync()
+        recorder.finish()
+    assert read_run(folder).final("test_accuracy") == 81.25
+    for name in ("metrics.jsonl", "config.yaml"):
+        path = folder / name
+        whole = path.read_bytes()
+        at = whole.index(b"2") if name == "metrics.jsonl" else whole.index(b"0")
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(LabError, match=f"{name} is damaged: it is not what the finished run"):
+            read_run(folder)
+        if name == "metrics.jsonl":
+            with pytest.raises(LabError, match="it is not what the checkpoint knows of"):
+                Recorder(folder, config, position=position, digest=digest)
+        path.write_bytes(whole)
+    assert read_run(folder).finished

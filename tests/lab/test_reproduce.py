@@ -110,7 +110,7 @@ def test_a_damaged_record_is_told_in_one_line_and_left_alone(copy, capsys):
     assert _reproduce(copy.parent, "figure3") == 1
     error = capsys.readouterr().err.strip()
     assert error.count("\n") == 0
-    assert "metrics.jsonl, line 1 is damaged" in error
+    assert "metrics.jsonl is damaged: it is not what the finished run wrote" in error
     assert (victim / "metrics.jsonl").read_text() == "{broken\n"
     assert "1 of " in (copy / "index.html").read_text(encoding="utf-8")
 
