@@ -7,14 +7,14 @@ tensors two kernels, compiled by `torch.compile`, do with the least:
     move      reads g, m, w and writes m and w + ε
 
 With the backup of w, copied while w is in the cache, that is 32 bytes a parameter for F-SAM in
-float32, and 20 for SAM. `measure` writes nothing, so gradients that are not finite leave the
+float32. `measure` writes nothing, so gradients that are not finite leave the
 averages alone. No compiler has a hand in the backup, nor in bringing it back. (torch 2.13 compiles
 `backup.copy_(w); w.add_(...)` to a kernel that stores w + ε in both.) Each kernel is compared with
 what it was compiled from before it is used.
 
 The kernels see a tensor as rows of `WIDTH` numbers: one compilation serves every length, and the
-sum of a row needs no summation tree. Small tensors, what does not fill a row, and steps that have
-no kernel go the foreach way.
+sum of a row needs no summation tree. Small tensors, what does not fill a row, plain SAM, and steps
+that have no kernel go the foreach way.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from friendly_sam.blocks import WIDTH, Block, Climber, local
-from friendly_sam.directions import Direction
-from friendly_sam.geometries import Geometry
+from friendly_sam.directions import Direction, Gradient
+from friendly_sam.geometries import Euclidean, Geometry
 from friendly_sam.perturbation import Moved
 
 LEAST = 2**15
@@ -46,6 +46,8 @@ class Kernels:
     def __init__(self, direction: Direction, geometry: Geometry) -> None:
         self._direction = direction
         self._compiled: dict[tuple[object, ...], bool] = {}
+        # SAM itself (norm, backup, sum) has nothing to fuse: foreach is as quick, or quicker.
+        self._plain = type(direction) is Gradient and type(geometry) is Euclidean
         self._has_form = type(geometry).squared_of is not Geometry.squared_of
 
         def perturbation(
@@ -89,7 +91,7 @@ class Kernels:
         weight = local(climber.parameter)
         if weight.numel() < LEAST or weight.dtype not in (torch.float32, torch.float64):
             return False
-        if self._direction.constant(climber.updates) is None or not self._has_form:
+        if self._plain or not self._has_form or self._direction.constant(climber.updates) is None:
             return False
         average = None if climber.average is None else local(climber.average).dtype
         key = (weight.dtype, average, weight.device.type, climber.scaled, torch.get_num_threads())

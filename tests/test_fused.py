@@ -65,7 +65,7 @@ def taken(monkeypatch):
 
 @pytest.mark.parametrize(
     ("method", "steps"),
-    {"F-SAM": 4, "SAM": 4, "F-SAM authors": 3, "F-ASAM": 4, "F-FisherSAM": 4}.items(),
+    {"F-SAM": 4, "ASAM": 4, "F-SAM authors": 3, "F-ASAM": 4, "F-FisherSAM": 4}.items(),
 )
 def test_fused_is_foreach_within_rounding(method, steps, taken):
     fused, ours = trained(method, fused=True)
@@ -81,11 +81,12 @@ def test_fused_is_foreach_within_rounding(method, steps, taken):
 
 
 def test_other_forms_of_f_sam(taken):
-    """Debiasing, channels last, and the projection, which has no kernel."""
+    """Debiasing, channels last; the projection has no kernel, and SAM needs none."""
     for method, options, kernels in (
         ("F-SAM debiased", {}, 6),
         ("F-SAM", {"memory_format": torch.channels_last}, 8),
         ("F-SAM projection", {}, 0),
+        ("SAM", {}, 0),
     ):
         taken.clear()
         fused, _ = trained(method, fused=True, **options)
@@ -154,9 +155,9 @@ def test_a_geometry_without_a_fused_form_goes_the_ordinary_way(taken):
 def test_without_a_compiler_a_warning_and_the_ordinary_path(tmp_path):
     program = """
 import torch, warnings
-from friendly_sam import SAM
+from friendly_sam import FriendlySAM
 model = torch.nn.Linear(256, 256)
-optimizer = SAM(torch.optim.SGD(model.parameters(), lr=0.1), fused=True)
+optimizer = FriendlySAM(torch.optim.SGD(model.parameters(), lr=0.1), fused=True)
 def closure():
     loss = model(torch.ones(2, 256)).square().mean()
     loss.backward()
