@@ -137,12 +137,20 @@ def sharpness(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
+def bench(arguments: Sequence[str]) -> int:
+    """`fsam bench`."""
+    from friendly_sam.lab.bench.command import bench as run
+
+    return run(arguments)
+
+
 COMMANDS = {
     "demo": Command("see in two minutes what F-SAM does", demo),
     "train": Command("train a network", train),
     "reproduce": Command("run tables and figures of the paper, and write the page", reproduce),
     "sharpness": Command("see how sharp the minima of runs are", sharpness),
     "report": Command("compare runs: table, curves, page", report),
+    "bench": Command("measure what the methods cost, beside other code", bench),
     "list": Command("list data sets, networks, methods and presets", list_),
 }
 
