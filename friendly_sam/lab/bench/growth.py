@@ -35,7 +35,7 @@ def measure_growth(
 
 
 def main(name: str, early: int, late: int) -> dict[str, Any]:
-    """Take steps on a small network; give resident memory, Python's own, and its objects."""
+    """Take steps on a small network; give resident memory, objects, and growth of Python's own."""
     import torch
 
     from friendly_sam import SAM, FriendlySAM
@@ -54,19 +54,21 @@ def main(name: str, early: int, late: int) -> dict[str, Any]:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
-    def state() -> dict[str, int]:
-        gc.collect()
-        python = tracemalloc.get_traced_memory()[0]
-        return {"resident": resident(), "python": python, "objects": len(gc.get_objects())}
-
-    tracemalloc.start()
-    for count in (early // 2, early - early // 2):
+    def steps(count: int) -> dict[str, int]:
         for _ in range(count):
             optimizer.step(closure)
-        first = state()  # for the second time: looking takes memory of its own
-    for _ in range(late - early):
-        optimizer.step(closure)
-    return {"early": first, "late": state()}
+        gc.collect()
+        objects = sum(1 for _ in gc.get_objects())
+        return {"resident": resident(), "objects": objects}
+
+    steps(early // 2)
+    found: dict[str, Any] = {"early": steps(early - early // 2), "late": steps(late - early)}
+    tracemalloc.start()  # from here on, for it takes memory itself
+    steps(early // 2)
+    before = tracemalloc.get_traced_memory()[0]
+    steps(early)
+    found["python"] = {"steps": early, "bytes": tracemalloc.get_traced_memory()[0] - before}
+    return found
 
 
 if __name__ == "__main__":

@@ -173,12 +173,13 @@ def scaling(part: dict[str, Any]) -> Iterator[Titled]:
     growth = part.get("growth")
     if growth:
         rows = [
-            [name, when, f"{state['resident'] / 1024:,.0f}", f"{state['python'] / 1024:,.1f}",
-             f"{state['objects']:,}"]
+            [name, *(f"{row[key]['resident'] / 1024:,.0f}" for key in ("early", "late")),
+             f"{row['late']['objects'] - row['early']['objects']:+,}",
+             f"{row['python']['bytes']:+,} in {row['python']['steps']:,} steps"]
             for name, row in growth["rows"].items()
-            for when, state in ((f"{growth[key]:,}", row[key]) for key in ("early", "late"))
         ]  # fmt: skip
-        header = ["", "after steps", "resident, KiB", "Python's own, KiB", "objects"]
+        header = ["", *(f"KiB after {growth[key]:,} steps" for key in ("early", "late"))]
+        header += ["objects", "bytes of Python's own"]
         note = "A small network, each method in a process of its own."
         yield "Memory over many steps", note, Table(header=header, rows=rows)
 
