@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup test demo docs lint types format mutants clean
+.PHONY: setup test demo docs lint types format mutants faults clean
 
 setup: $(VENV)/.installed
 
@@ -42,6 +42,10 @@ $(VENV)/.docs-installed: $(VENV)/.installed
 
 mutants: setup
 	$(BIN)/python tests/break_promises.py
+
+faults: setup
+	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python faults.py
+	FUZZ=20 $(BIN)/python -m pytest tests/lab/test_fuzz.py
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

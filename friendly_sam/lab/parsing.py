@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import yaml
 
@@ -126,7 +126,20 @@ def _plain_parser() -> ArgumentParser:
 
 def _instantiate(parser: ArgumentParser, parsed: Any) -> RunConfig:
     values = parser.instantiate(parsed)
-    return RunConfig(**{f.name: values[f.name] for f in dataclasses.fields(RunConfig)})
+    config = RunConfig(**{f.name: values[f.name] for f in dataclasses.fields(RunConfig)})
+    _refuse_null(config)
+    return config
+
+
+def _refuse_null(config: Any, prefix: str = "") -> None:
+    """Refuse null where a value is needed; the parser takes it for a value not given."""
+    hints = get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        name, value = f"{prefix}{field.name}", getattr(config, field.name)
+        if value is None and type(None) not in get_args(hints[field.name]):
+            raise ValueError(f"{name} must not be null (default: {field.default})")
+        if dataclasses.is_dataclass(value):
+            _refuse_null(value, f"{name}.")
 
 
 def one_line(error: BaseException | str) -> str:
