@@ -94,16 +94,17 @@ def measure_epoch(
                 threads=threads,
             )  # fmt: skip
             with world(config.engine) as here:
-                rows[title] = _compare(config, here, rounds, threads, Path(folder))
+                rows[title] = compare(config, here, rounds, threads, Path(folder))
     return {
         "network": network, "images": images, "size": size, "batch": batch, "threads": threads,
         "rounds": rounds, "rows": rows,
     }  # fmt: skip
 
 
-def _compare(
+def compare(
     config: RunConfig, here: World, rounds: int, threads: int, folder: Path
 ) -> dict[str, Any]:
+    """Let the lab and two bare loops take turns at an epoch of a run."""
     lab, checkpoints = Trainer(config, here), Checkpoints(folder)
 
     def epoch() -> None:
