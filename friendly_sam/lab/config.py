@@ -125,6 +125,10 @@ class MethodConfig:
     """ASAM: added to |w|; FisherSAM: weight of the squared gradient."""
     only: str | None = None
     """ASAM: scale only parameters whose name contains this (SamsungLabs: `weight`)."""
+    average: Literal["full", "bf16"] = "full"
+    """F-SAM: the precision that the gradient's running mean is kept in."""
+    layers: Literal["all", "norm", "last"] = "all"
+    """Which layers climb: all, those of normalisation (SAM-ON), or the last with parameters."""
     every: int = 1
     """Climb on every k-th step only."""
     ascent_batches: int = 1
@@ -212,6 +216,8 @@ class EngineConfig:
     """Store images with their channels last (quicker convolutions on GPUs)."""
     compile: bool = False
     """Pass the network through `torch.compile`."""
+    fused: bool = False
+    """Do the arithmetic of the ascent in compiled kernels."""
     clip_norm: float | None = None
     """Clip the descent gradient to this norm; the ascent gradient is never clipped."""
     micro_batches: int = 1

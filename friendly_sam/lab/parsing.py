@@ -35,8 +35,12 @@ FREE = {
     "engine.keep_best",
     "engine.tensorboard",
     "engine.decomposition",
+    "engine.fused",
 }
 """Settings that say where and how a run is computed, not which run it is."""
+
+LATER = {"method.average": "full", "method.layers": "all"}
+"""Settings that came later, with what stood for them before: runs keep the names they had."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

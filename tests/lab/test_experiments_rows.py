@@ -16,7 +16,7 @@ from friendly_sam.lab.methods import resolve
 ROWS = [
     "table1", "table2", "table3", "table4", "table5", "table6", "decay",
     "figure2a", "figure2b", "figure2c", "figureA1", "figure3", "figure4", "figureA2", "figureA3",
-    "theory", "ascent-fraction",
+    "theory", "ascent-fraction", "cheaper",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from friendly_sam.lab.experiments.experiment import SCALES, Cell, Experiment, Sc
 from friendly_sam.lab.experiments.investigation import figure2a, figure2b, figure2c, figure_a1
 from friendly_sam.lab.experiments.studies import (
     ascent_fraction,
+    cheaper,
     figure3,
     figure4,
     figure_a2,
@@ -25,7 +26,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for row in (
         table1, table2, table3, table4, table5, table6, decay,
         figure2a, figure2b, figure2c, figure_a1, figure3, figure4, figure_a2, figure_a3,
-        theory, ascent_fraction,
+        theory, ascent_fraction, cheaper,
     )
 }  # fmt: skip
 """Every row, in the order of the page."""

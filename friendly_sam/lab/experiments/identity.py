@@ -15,7 +15,7 @@ from pathlib import Path
 
 from friendly_sam.lab.config import RunConfig
 from friendly_sam.lab.methods import resolve, run_name
-from friendly_sam.lab.parsing import FREE, flatten
+from friendly_sam.lab.parsing import FREE, LATER, flatten
 
 RUN = "run:"
 """Prefix of weights that another run leaves."""
@@ -27,7 +27,11 @@ FOLDERS = {"flowers": "flowers102", "pets": "oxford-pets", "cars": "stanford-car
 def identity(config: RunConfig) -> str:
     """Name a run."""
     resolved = resolve(config)
-    settings = {key: value for key, value in flatten(resolved).items() if key not in FREE}
+    settings = {
+        key: value
+        for key, value in flatten(resolved).items()
+        if key not in FREE and not (key in LATER and value == LATER[key])
+    }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     return f"{run_name(resolved)}-{digest[:10]}"
 

@@ -7,7 +7,7 @@ stands for each of them here.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 from friendly_sam.lab.config import (
     BaseConfig,
@@ -128,6 +128,10 @@ def config(
     batch_size: int | None = None,
     ascent_batches: int = 1,
     ascent_fraction: float = 1.0,
+    every: int = 1,
+    layers: Literal["all", "norm", "last"] = "all",
+    average: Literal["full", "bf16"] = "full",
+    epochs: float = 1.0,
 ) -> RunConfig:
     """Give one run.
 
@@ -143,6 +147,10 @@ def config(
         batch_size: images of a step (default: the scale's own).
         ascent_batches: batches of the ascent (figure 2(c)).
         ascent_fraction: share of the batch that the ascent uses.
+        every: climb on every k-th step.
+        layers: which layers climb.
+        average: precision of F-SAM's moving average.
+        epochs: as many times the scale's own.
     """
     network = network or MAIN[scale]
     run = _template(scale, data, network, method)
@@ -154,6 +162,7 @@ def config(
         if "decay" in defaults:
             changes["decay"] = decay or run.method.decay or 0.9
         changes |= {"ascent_batches": ascent_batches, "ascent_fraction": ascent_fraction}
+        changes |= {"every": every, "layers": layers, "average": average}
     images: dict[str, Any] = {"label_noise": LABEL_NOISE[scale] if noise is None else noise}
     if batch_size is not None:
         images["batch_size"] = batch_size
@@ -161,6 +170,7 @@ def config(
         run,
         data=dataclasses.replace(run.data, **images),
         method=dataclasses.replace(run.method, **changes),
+        epochs=round(epochs * run.epochs),
         seed=seed,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from friendly_sam.lab.experiments.claims import (
     beats,
     beats_at_each,
@@ -9,7 +11,15 @@ from friendly_sam.lab.experiments.claims import (
     less_sensitive,
 )
 from friendly_sam.lab.experiments.experiment import Cell, Experiment, Scale
-from friendly_sam.lab.experiments.scales import MAIN, RADII, RADIUS, TITLES, config
+from friendly_sam.lab.experiments.scales import (
+    MAIN,
+    NETWORKS,
+    RADII,
+    RADIUS,
+    SWEEP,
+    TITLES,
+    config,
+)
 from friendly_sam.lab.experiments.tables import DATA, cell, main_title, seeds
 
 
@@ -206,6 +216,67 @@ ascent_fraction = Experiment(
             text="F-SAM on 1/8 of the batch keeps F-SAM's accuracy (at most 1 point less)",
         ),
         beats("F-SAM, 1/8", "SGD", text="F-SAM on 1/8 of the batch beats SGD"),
+    ),
+    drawing="cost",
+    x_label="radius ρ",
+    choose=True,
+)
+
+CHEAPER: dict[str, dict[str, Any]] = {
+    "F-SAM, 1/8": {"ascent_fraction": 0.125},
+    "F-SAM, 1/16": {"ascent_fraction": 0.0625},
+    "F-SAM, every 2nd step": {"every": 2},
+    "F-SAM, every 5th step": {"every": 5},
+    "F-SAM, norm layers": {"layers": "norm"},
+    "F-SAM, last layer": {"layers": "last"},
+    "F-SAM, average in bf16": {"average": "bf16"},
+}
+"""Ways to pay less; the last saves memory."""
+
+
+NORMED: dict[Scale, str] = {**MAIN, "mini": "cnn"}
+"""A network with layers of normalisation."""
+
+
+def _cheaper(scale: Scale) -> list[Cell]:
+    network = NORMED[scale]
+    title = next(title for title, name in NETWORKS[scale].items() if name == network)
+    panel = f"{TITLES['cifar10'][scale]}, {title}"
+
+    def row(name: str, method: str, *, x: float | None = None, **options: Any) -> Cell:
+        runs = [
+            config(scale, "cifar10", method, network=network, rho=x, seed=seed, **options)
+            for seed in seeds(scale)
+        ]
+        return cell(panel, runs, x=x, name=name)
+
+    radii = SWEEP.get(network, {}).get("fsam", RADII[scale]["cifar10"])
+    radii = (0.2,) if scale == "small" else radii
+    cells = [row("SGD", "sgd"), row("SGD, twice the epochs", "sgd", epochs=2)]
+    cells += [row("SAM", "sam", x=rho) for rho in radii]
+    cells += [row("F-SAM", "fsam", x=rho) for rho in radii]
+    for name, options in CHEAPER.items():
+        cells += [row(name, "fsam", x=rho, **options) for rho in radii]
+    return cells
+
+
+cheaper = Experiment(
+    name="cheaper",
+    title="A study of our own: ways to pay less",
+    claim="Not in the paper: a step of F-SAM costs two of SGD's. What do cheaper forms keep, and "
+    "what does SGD reach when it is given the same time?",
+    cells=_cheaper,
+    mapping={
+        "paper": "ResNet-18 on CIFAR-10, the radii of figure 3.",
+        "small": f"{MAIN['small']} on CIFAR-10 as in table 1, at F-SAM's choice in figure 3.",
+        "mini": "Digits as in table 1, with the small CNN: the MLP has no layers of normalisation.",
+    },
+    claims=(
+        beats("F-SAM", "SGD, twice the epochs", text="F-SAM beats SGD with twice the epochs"),
+        *(
+            beats(name, "F-SAM", margin=1.0, text=f"{name} keeps F-SAM's accuracy (-1 point)")
+            for name in CHEAPER
+        ),
     ),
     drawing="cost",
     x_label="radius ρ",
