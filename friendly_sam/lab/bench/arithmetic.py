@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -41,14 +37,7 @@ def measure_arithmetic(
                 network, method, rounds=rounds, threads=threads, fused=fused
             )
     packages = ("pytorch_optimizer", "jax", "optax")
-    found: dict[str, Any] = {
-        "versions": {name: version(name) for name in packages},
-        "networks": results,
-    }
-    if fused:
-        progress("arithmetic: compile time of the fused kernels")
-        found["compile_seconds"] = compile_seconds()
-    return found
+    return {"versions": {name: version(name) for name in packages}, "networks": results}
 
 
 def one_network(
@@ -122,30 +111,3 @@ class Gradients:
         for p in self.parameters:
             p.grad = None
         return ascent, restore
-
-
-FIRST_STEP = """
-import time, torch
-from friendly_sam import FriendlySAM
-p = torch.nn.Parameter(torch.zeros(2**16))
-p.grad = torch.ones_like(p)
-optimizer = FriendlySAM(torch.optim.SGD([p], lr=0.1), fused=True)
-start = time.perf_counter()
-with optimizer.perturbed():
-    pass
-print(time.perf_counter() - start)
-"""
-
-
-def compile_seconds() -> dict[str, float]:
-    """How long the first fused step takes: with nothing compiled, and with the kernels on disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}
-        seconds = {}
-        for name in ("first time", "kernels on disk"):
-            run = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", FIRST_STEP],
-                env=environment, capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            seconds[name] = float(run.stdout.split()[-1])
-    return seconds

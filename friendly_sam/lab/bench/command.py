@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from friendly_sam.lab.errors import LabError
 
-PARTS = ("arithmetic", "step", "memory", "epoch", "scaling")
+PARTS = ("arithmetic", "compile", "step", "memory", "epoch", "scaling")
 NETWORKS = ("mlp", "resnet18", "vit_s", "vit_b")
 EXAMPLE = """\
 examples:
@@ -22,6 +22,7 @@ DESCRIPTION = """\
 Measure what the methods cost, beside everything they compete with.
 
   arithmetic  ascent and restore, gradients given, on the shapes of networks
+  compile     the first step with fused=True, without and with kernels on disk
   step        a whole training step of ResNet-8
   memory      peak memory beyond the base optimizer, in processes of their own
   epoch       an epoch of the lab against a bare loop, and where its time goes
@@ -48,7 +49,8 @@ def bench(arguments: Sequence[str]) -> int:
     from friendly_sam.lab.bench import report
 
     parts = report.read(options.output)
-    wanted = PARTS if options.part == "all" else (options.part,)
+    every = [name for name in PARTS if not (options.quick and name == "compile")]
+    wanted = every if options.part == "all" else [options.part]
     fresh: dict[str, Any] = {}
     paths = []
     for name in wanted:
@@ -115,6 +117,10 @@ def measure(
             networks, rounds=rounds(21), threads=options.threads or cores(), fused=not quick,
             progress=progress,
         )  # fmt: skip
+    if name == "compile":
+        from friendly_sam.lab.bench.compilation import measure_compilation
+
+        return measure_compilation(progress)
     if name == "step":
         from friendly_sam.lab.bench.step import measure_step
 
