@@ -144,9 +144,17 @@ def bench(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
+def find_rho(arguments: Sequence[str]) -> int:
+    """`fsam find-rho`."""
+    from friendly_sam.lab.find_rho import command
+
+    return command(arguments)
+
+
 COMMANDS = {
     "demo": Command("see in two minutes what F-SAM does", demo),
     "train": Command("train a network", train),
+    "find-rho": Command("choose the radius half-way through training", find_rho),
     "reproduce": Command("run tables and figures of the paper, and write the page", reproduce),
     "sharpness": Command("see how sharp the minima of runs are", sharpness),
     "report": Command("compare runs: table, curves, page", report),

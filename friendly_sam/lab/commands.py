@@ -35,22 +35,19 @@ examples:
 
 def train(arguments: Sequence[str]) -> int:
     """Train one run, or go on with one."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    first.add_argument("--preset")
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--resume", action="store_true")
-    try:
-        options, rest = first.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise LabError(str(error)) from error
-    parser = config_parser(
-        _start(options.preset, options.resume, rest),
-        prog="fsam train",
-        usage=_USAGE,
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        formatter_class=_formatter(),
+    options, rest = first.parse_known_args(list(arguments))
+    config = resolve(
+        settings(
+            rest,
+            resume=options.resume,
+            prog="fsam train",
+            usage=_USAGE,
+            description=_DESCRIPTION,
+            epilog=_EXAMPLE,
+        )
     )
-    config = resolve(from_arguments(rest, parser))
     from friendly_sam.lab.engine import train as run
     from friendly_sam.lab.progress import RunProgress
 
@@ -62,6 +59,25 @@ def train(arguments: Sequence[str]) -> int:
     if leads:
         print(f"finished: {folder}")
     return 0
+
+
+def settings(arguments: Sequence[str], *, resume: bool = False, **help_texts: str) -> RunConfig:
+    """Read the settings of a run from a command line: a preset, a file, and what overrides them.
+
+    Args:
+        arguments: what follows the command's own options.
+        resume: whether the settings may be those of the run in `--output`.
+        help_texts: `prog`, `usage`, `description` and `epilog` of the help.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    first.add_argument("--preset")
+    try:
+        options, rest = first.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise LabError(str(error)) from error
+    start = _start(options.preset, resume, rest)
+    parser = config_parser(start, formatter_class=_formatter(), **help_texts)
+    return from_arguments(rest, parser)
 
 
 def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
