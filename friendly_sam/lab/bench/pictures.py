@@ -115,7 +115,7 @@ def _scaling(panels: Sequence[Any], ink: Ink, sizes: dict[str, Any]) -> None:
             [1e3 * one[key] for one in part["seconds"]] for key in ("median", "low", "high")
         )
         axes.fill_between(x, low, high, color=ink.lines[2], alpha=0.16, linewidth=0)
-        label = f"measured, slope {part['slope']:.2f}"
+        label = f"measured, slope {part['slope']:.2f}, upper half {part['upper_slope']:.2f}"
         axes.plot(x, y, color=ink.lines[2], marker=MARKERS[2], linewidth=2, label=label)
         line = [y[-1] * value / x[-1] for value in x]
         axes.plot(x, line, ":", color=ink.bound, linewidth=1.5, label="slope 1")

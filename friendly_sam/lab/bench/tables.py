@@ -154,7 +154,10 @@ def scaling(part: dict[str, Any]) -> Iterator[Titled]:
             each = 1e9 * seconds["median"] / x
             rows.append([f"{x:,}", Spread(**seconds).text(1e3, 3), f"{each:,.2f}"])
         header = [axis, "ms (quartiles)", f"ns each of the {axis}"]
-        note = f"{where} Time grows as the number to the power {one['slope']:.2f}."
+        note = (
+            f"{where} Time grows as the number to the power {one['slope']:.2f}; over the upper "
+            f"half of the range, to the power {one['upper_slope']:.2f}."
+        )
         yield f"Cost against the number of {axis}", note, Table(header=header, rows=rows)
     processes = part.get("processes")
     if processes:

@@ -95,9 +95,9 @@ def _epoch(part: dict[str, Any]) -> Iterator[Target]:
 
 def _scaling(part: dict[str, Any]) -> Iterator[Target]:
     for axis in ("parameters", "tensors"):
-        found = part.get("sizes", {}).get(axis, {}).get("slope")
+        found = part.get("sizes", {}).get(axis, {}).get("upper_slope")
         if found is not None:
-            what = f"exponent of growth with the number of {axis}"
+            what = f"exponent of growth with {axis}, upper half"
             yield Target(what, "at most 1", f"{found:.2f}", found <= SLOPE)
     growth = part.get("growth")
     if growth is None:
