@@ -46,7 +46,7 @@ th, td { text-align: right; padding: .3rem .8rem .3rem 0; border-bottom: 1px sol
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 .words td { white-space: normal; text-align: left; vertical-align: top; }
-.words th { text-align: left; }
+.words th { text-align: left; } .words td:last-child { white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
 .verdict { display: inline-block; border-radius: 999px; padding: .05rem .65rem; font-size: .85rem;
   font-weight: 600; white-space: nowrap; }
