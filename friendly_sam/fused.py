@@ -4,13 +4,14 @@ The foreach path reads and writes some tensors more often than the mathematics a
 tensors two kernels, compiled by `torch.compile`, do with the least:
 
     measure   reads g, m (and w where T needs it), gives ||g||², ||d||² and ||T d||²
-    move      reads g, m, w and writes m and w + ε
+    move      reads g, m, w and writes m, the backup of w, and w + ε
 
-With the backup of w, copied while w is in the cache, that is 32 bytes a parameter for F-SAM in
-float32. `measure` writes nothing, so gradients that are not finite leave the
-averages alone. No compiler has a hand in the backup, nor in bringing it back. (torch 2.13 compiles
-`backup.copy_(w); w.add_(...)` to a kernel that stores w + ε in both.) Each kernel is compared with
-what it was compiled from before it is used.
+That is 32 bytes a parameter for F-SAM in float32. `measure` writes nothing, so gradients that are
+not finite leave the averages alone.
+
+Before it is used, each kernel is compared with what it was compiled from, and the backup bit for
+bit: torch 2.13 compiles `backup.copy_(w); w.add_(...)` to a kernel that stores w + ε in both. So
+the backup is w times a one that the compiler does not know to be one.
 
 The kernels see a tensor as rows of `WIDTH` numbers: one compilation serves every length, and the
 sum of a row needs no summation tree. Small tensors, what does not fill a row, plain SAM, and steps
@@ -20,7 +21,7 @@ that have no kernel go the foreach way.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -36,9 +37,6 @@ from friendly_sam.perturbation import Moved
 LEAST = 2**15
 """Elements below which the call of a kernel costs more than it saves."""
 
-CHUNK = 2**19 // WIDTH
-"""Rows of w that stay in the cache between the backup and the kernel."""
-
 
 class Kernels:
     """The two passes for one direction and one geometry."""
@@ -52,17 +50,18 @@ class Kernels:
 
         def perturbation(
             gradient: Tensor, average: Tensor | None, weight: Tensor, scaled: bool, by: Tensor
-        ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
             g = gradient * by[0]
             d, new_average = direction.turned(g, average, by[1])
             t_squared = geometry.squared_of(weight, g) if scaled else None
-            return g, d, new_average, d if t_squared is None else d * t_squared
+            return g, d, new_average, None if t_squared is None else d * t_squared
 
         def measure(
             gradient: Tensor, average: Tensor | None, weight: Tensor, scaled: bool, by: Tensor
         ) -> Tensor:
             g, d, _, t_squared_d = perturbation(gradient, average, weight, scaled, by)
-            return torch.stack([(g * g).sum(1), (d * d).sum(1), (d * t_squared_d).sum(1)])
+            sums = [(g * g).sum(1), (d * d).sum(1)]
+            return torch.stack(sums if t_squared_d is None else [*sums, (d * t_squared_d).sum(1)])
 
         def move(
             gradient: Tensor,
@@ -70,10 +69,12 @@ class Kernels:
             weight: Tensor,
             scaled: bool,
             by: Tensor,
+            backup: Tensor,
             scale: Tensor,
         ) -> None:
-            _, _, new_average, t_squared_d = perturbation(gradient, average, weight, scaled, by)
-            weight.add_(t_squared_d * scale)
+            _, d, new_average, t_squared_d = perturbation(gradient, average, weight, scaled, by)
+            backup.copy_(weight * by[2])
+            weight.add_((d if t_squared_d is None else t_squared_d) * scale)
             if average is not None and new_average is not None:
                 average.copy_(new_average)
 
@@ -106,22 +107,23 @@ class Kernels:
             self._measure(g, m, w, block.scaled, by)
             for g, m, w in zip(block.gradients, _averages(block), block.weights, strict=True)
         ]
-        return torch.cat(rows, dim=1).sum(1)
+        sums = torch.cat(rows, dim=1).sum(1)
+        return sums if len(sums) == 3 else sums[[0, 1, 1]]  # T = 1
 
     def move(
         self, block: Block, inverse_scale: Tensor | None, scale: Tensor, moved: list[Moved]
     ) -> None:
-        """Take in g, keep w in the backup and go to w + scale T² d, a chunk at a time."""
+        """Take in g, keep w in the backup and go to w + scale T² d, tensor by tensor."""
         by = self._by(block, inverse_scale)
         scale = scale.to(block.dtype)
-        for g, m, w, backup in _chunks(block):
-            backup.copy_(w)
+        rows = zip(block.gradients, _averages(block), block.weights, block.backups, strict=True)
+        for g, m, w, backup in rows:
+            self._move(g, m, w, block.scaled, by, backup, scale)
             moved.append(([w], [backup]))
-            self._move(g, m, w, block.scaled, by, scale)
 
     def _by(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
         constant = self._direction.constant(block.updates)
-        by = torch.tensor([1.0, constant], dtype=block.dtype, device=block.device)
+        by = torch.tensor([1.0, constant, 1.0], dtype=block.dtype, device=block.device)
         if inverse_scale is not None:
             by[0] = inverse_scale.to(block.device)
         return by
@@ -131,20 +133,27 @@ class Kernels:
         generator = torch.Generator().manual_seed(0)
         trial = torch.randn(3, 256, WIDTH, dtype=weight.dtype, generator=generator)
         w, g, m = trial.to(weight.device)
+        limits = torch.finfo(w.dtype)
+        odd = [-0.0, limits.max, limits.tiny, limits.smallest_normal / 2, limits.eps]
+        w[0, : len(odd)] = w.new_tensor(odd)
         state = [g, m.to(average) if average is not None else None, w]
         copies = [None if tensor is None else tensor.clone() for tensor in state]
-        for tensor in state:
+        backup, before = torch.zeros_like(w), w.clone()
+        for tensor in (*state, backup):
             if tensor is not None:
                 torch._dynamo.mark_dynamic(tensor, 0)
-        by, scale = w.new_tensor([0.5, 0.9]), w.new_tensor(0.1)
+        by, scale = w.new_tensor([0.5, 0.9, 1.0]), w.new_tensor(0.1)
         measure, move = self._eager
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the compiler's own, about its own code
                 sums = self._measure(*state, scaled, by)
-                self._move(*state, scaled, by, scale)
+                self._move(*state, scaled, by, backup, scale)
+            bits = torch.int32 if w.dtype == torch.float32 else torch.int64
+            if not torch.equal(backup.view(bits), before.view(bits)):
+                raise RuntimeError("the backup of its kernel is not exact")
             torch.testing.assert_close(sums, measure(*copies, scaled, by))
-            move(*copies, scaled, by, scale)
+            move(*copies, scaled, by, backup, scale)
             for found, expected in zip(state, copies, strict=True):
                 torch.testing.assert_close(found, expected)
         except Exception as error:
@@ -163,18 +172,6 @@ class Kernels:
 def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:
     """The kernels for a setting; optimizers of one setting share them."""
     return Kernels(direction, geometry)
-
-
-def _chunks(block: Block) -> Iterator[tuple[Tensor, Tensor | None, Tensor, Tensor]]:
-    for g, m, w, backup in zip(
-        block.gradients, _averages(block), block.weights, block.backups, strict=True
-    ):
-        if len(w) <= CHUNK:
-            yield g, m, w, backup
-            continue
-        for start in range(0, len(w), CHUNK):
-            rows = slice(start, start + CHUNK)
-            yield g[rows], None if m is None else m[rows], w[rows], backup[rows]
 
 
 def _averages(block: Block) -> list[Tensor] | list[None]:
