@@ -57,7 +57,7 @@ def bench(arguments: Sequence[str]) -> int:
         found = measure(name, options, lambda line: print(line, flush=True))
         found["quick"] = options.quick
         parts = report.add(parts, name, found)
-        fresh[name] = parts[name]
+        fresh |= report.add({}, name, found)
         paths = report.write(parts, options.output)
     print(f"\n{report.text(fresh)}\n")
     print(f"Page: {paths[1]}\nJSON: {paths[0]}")
