@@ -78,9 +78,9 @@ RADII: dict[Scale, dict[str, tuple[float, ...]]] = {
 
 SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
     "resnet8w32": {"asam": (0.5, 1.0, 2.0), "fishersam": (0.1, 0.2, 0.4)},
-    "mlp": {"asam": (1.0, 2.0, 4.0), "fishersam": (0.1, 0.2, 0.4)},
+    "mlp": {"asam": (1.0, 2.0, 4.0, 8.0), "fishersam": (0.1, 0.2, 0.4)},
     "cnn": {
-        "asam": (0.25, 0.5),
+        "asam": (0.25, 0.5, 1.0),
         "fishersam": (0.025, 0.05, 0.1),
         "sam": (0.025, 0.05, 0.1),
         "fsam": (0.025, 0.05, 0.1),
