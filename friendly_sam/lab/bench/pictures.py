@@ -17,11 +17,9 @@ def draw_all(parts: dict[str, Any], folder: Path) -> dict[str, str]:
     drawn = {}
     if parts.get("arithmetic", {}).get("networks"):
         networks = parts["arithmetic"]["networks"]
-        columns = min(2, len(networks))
-        rows = -(-len(networks) // columns)
         _write(
             folder, "arithmetic", lambda axes, ink: _arithmetic(axes, ink, networks),
-            columns=len(networks), size=(4.6 * columns * rows, 4.2),
+            columns=len(networks), size=(1.6 + 3.3 * len(networks), 3.8),
         )  # fmt: skip
         drawn["arithmetic"] = "F-SAM's ascent and restore against copies of as many bytes"
     if "step" in parts:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.bench.pictures import draw_all
+from friendly_sam.lab.bench.shapes import TITLES
 from friendly_sam.lab.bench.tables import tables
 from friendly_sam.lab.environment import environment
 from friendly_sam.lab.errors import LabError
@@ -40,7 +41,8 @@ def add(parts: Parts, name: str, found: dict[str, Any]) -> Parts:
     """The parts with a new one; networks of the arithmetic are kept one by one."""
     old = parts.get(name, {})
     if name == "arithmetic" and old:
-        found = {**old, **found, "networks": {**old["networks"], **found["networks"]}}
+        networks = {**old["networks"], **found["networks"]}
+        found = {**found, "networks": {n: networks[n] for n in TITLES if n in networks}}
     return {**parts, name: {**found, "environment": environment()}}
 
 
