@@ -47,7 +47,7 @@ def test_each_run_of_the_spectrum_row_is_measured_and_shown(done):
 
 
 def test_the_price_of_a_step_is_measured_for_each_method(done):
-    prices = json.loads((done / "prices.json").read_text())
+    prices = json.loads((done / "prices-ascent-fraction.json").read_text())
     assert set(prices) == {"SGD"} | {
         f"{method}{part}" for method in ("SAM", "F-SAM") for part in ("", ", 1/2", ", 1/4", ", 1/8")
     }
@@ -71,7 +71,7 @@ def test_the_theorems_have_a_chapter_with_verdicts_and_pictures(done):
 def test_nothing_is_measured_twice(done, capsys, monkeypatch):
     _shrink(monkeypatch)
     files = [
-        done / "prices.json",
+        done / "prices-ascent-fraction.json",
         *done.glob("runs/*/sharpness.json"),
         *done.glob("theory/*1.json"),
     ]
@@ -83,11 +83,11 @@ def test_nothing_is_measured_twice(done, capsys, monkeypatch):
 
 def test_damaged_prices_are_told_in_one_line(done, capsys, monkeypatch):
     _shrink(monkeypatch)
-    path = done / "prices.json"
+    path = done / "prices-ascent-fraction.json"
     text = path.read_text()
     path.write_text(text[:20])
     try:
         assert _reproduce(done.parent) != 0
-        assert "prices.json is damaged; delete it" in capsys.readouterr().err
+        assert "prices-ascent-fraction.json is damaged; delete it" in capsys.readouterr().err
     finally:
         path.write_text(text)

@@ -20,7 +20,6 @@ from friendly_sam.lab.methods import resolve
 if TYPE_CHECKING:
     from friendly_sam.lab.engine import Trainer
 
-FILE = "prices.json"
 ROUNDS = 15
 STEPS = 3
 
@@ -28,10 +27,9 @@ STEPS = 3
 def measure_prices(
     row: Experiment, scale: Scale, runs: Path, data_root: Path | None = None
 ) -> dict[str, float]:
-    """Measure the seconds of a step of each method, once; kept as `prices.json`."""
-    path = runs.parent / FILE
-    known = read_prices(runs.parent)
-    if all(cell.method in known for cell in row.cells(scale)):
+    """Measure the seconds of a step of each method of a row, once; kept in a file of the row."""
+    known = read_prices(runs.parent, row)
+    if known:
         return known
     import torch
 
@@ -55,11 +53,8 @@ def measure_prices(
                 seconds[method] = min(seconds[method], _time(trainer, turn))
     finally:
         torch.set_num_threads(threads)
-    # Times of another hour do not compare: what an earlier row measured is scaled by SGD's step.
-    scale_by = seconds["SGD"] / known["SGD"] if "SGD" in known and "SGD" in seconds else 1.0
-    kept = {method: scale_by * value for method, value in known.items() if method not in seconds}
-    write_atomically(path, json.dumps({**kept, **seconds}, indent=2) + "\n")
-    return {**kept, **seconds}
+    write_atomically(_file(runs.parent, row), json.dumps(seconds, indent=2) + "\n")
+    return seconds
 
 
 def _time(trainer: Trainer, turn: int) -> float:
@@ -75,9 +70,13 @@ def _time(trainer: Trainer, turn: int) -> float:
     return (time.process_time() - started) / STEPS
 
 
-def read_prices(folder: Path) -> dict[str, float]:
+def _file(folder: Path, row: Experiment) -> Path:
+    return folder / f"prices-{row.name}.json"
+
+
+def read_prices(folder: Path, row: Experiment) -> dict[str, float]:
     """Read the seconds of a step; empty where none were measured."""
-    path = folder / FILE
+    path = _file(folder, row)
     if not path.is_file():
         return {}
     try:

@@ -140,7 +140,7 @@ def collect(
         scale=scale,
         cells=tuple(cells),
         missing=tuple(_unique(missing)),
-        prices=read_prices(folder.parent) if experiment.drawing == "cost" else {},
+        prices=read_prices(folder.parent, experiment) if experiment.drawing == "cost" else {},
     )
 
 
