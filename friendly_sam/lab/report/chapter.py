@@ -143,7 +143,7 @@ def _prices(results: Results) -> Table:
             x = "-" if cell is None or cell.cell.x is None else f"{cell.cell.x:g}"
             price = f"{prices[method]:.2f}" if method in prices else "-"
             rows.append([f"{panel}: {method}", show(cell), x, price])
-    header = ["", "test accuracy, %", "ρ chosen", "processor time of a step / SGD's"]
+    header = ["", "test accuracy, %", "ρ chosen", "processor time / SGD's"]
     return Table(header=header, rows=rows)
 
 

@@ -9,6 +9,7 @@ it stand PNG, PDF and SVG files.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class Panel:
     log_y: bool = False
     stems: bool = False
     """Lines from the ground to each point (a spectrum)."""
+    named: bool = False
+    """Each series is a point, with its name beside it."""
 
 
 def look(label: str, labels: Sequence[str]) -> tuple[str, str, str, str]:
@@ -142,8 +145,43 @@ def _fill(axes: Any, panel: Panel) -> None:
     axes.grid(color=GRID, linewidth=0.7, axis="y" if panel.bars else "both")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    if panel.series:
+    if panel.named:
+        _name_points(axes, panel.series)
+    elif panel.series:
         axes.legend(frameon=False, fontsize=9.5)
+
+
+def _name_points(axes: Any, points: Sequence[Series]) -> None:
+    """Write the names of points beside them; a crowd gets a column of names and thin lines."""
+    xs, ys = [point.x[0] for point in points], [point.y[0] for point in points]
+    wide, tall = (max(max(v) - min(v), 1e-9) for v in (xs, ys))
+    axes.set_xlim(min(xs) - 0.08 * wide, max(xs) + 0.6 * wide)
+    axes.set_ylim(min(ys) - 0.12 * tall, max(ys) + 0.12 * tall)
+    crowds: list[list[Series]] = []
+    for point in sorted(points, key=lambda point: point.x[0]):
+        if crowds and point.x[0] - crowds[-1][-1].x[0] < 0.15 * wide:
+            crowds[-1].append(point)
+        else:
+            crowds.append([point])
+    for crowd in crowds:
+        crowd.sort(key=lambda point: point.y[0])
+        edge = max(point.x[0] for point in crowd)
+        heights: list[float] = []
+        for point in crowd:
+            least = heights[-1] + 0.075 * tall if heights else -math.inf
+            heights.append(max(point.y[0], least))
+        shift = (sum(heights) - sum(point.y[0] for point in crowd)) / len(crowd)
+        shift = max(shift, heights[-1] - max(ys) - 0.08 * tall)
+        for point, height in zip(crowd, heights, strict=True):
+            x, y = point.x[0], point.y[0]
+            axes.annotate(
+                point.label, (x, y), (edge + 0.05 * wide, height - shift),
+                va="center", ha="left", fontsize=8.5,
+                arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": INK, "alpha": 0.5}
+                if len(crowd) > 1 else None,
+            )  # fmt: skip
+            if point.error is not None:
+                axes.errorbar(x, y, point.error, ecolor=INK, elinewidth=0.8, fmt="none", alpha=0.5)
 
 
 def _bars(axes: Any, bars: Sequence[Bar]) -> None:
@@ -188,7 +226,7 @@ def _line(axes: Any, series: Series, labels: Sequence[str], *, stems: bool) -> N
     )
     if stems:
         axes.vlines(series.x, 0, series.y, color=colour, linewidth=1.5)
-    if series.error is not None:
+    if series.error is not None and len(series.x) > 1:
         low = [y - e for y, e in zip(series.y, series.error, strict=True)]
         high = [y + e for y, e in zip(series.y, series.error, strict=True)]
         axes.fill_between(series.x, low, high, color=colour, alpha=0.16, linewidth=0)

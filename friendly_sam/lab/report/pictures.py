@@ -160,7 +160,7 @@ def _cost(results: Results) -> list[Panel]:
             cells = {m: results.sweep(panel, m) for m in names}
             xs = sorted({c.cell.x for found in cells.values() for c in found if c.cell.x})
             curves = [_curve(m, found, xs) for m, found in cells.items() if found]
-            if curves:
+            if len(xs) > 1 and 1 < len(curves) <= 4:  # more cannot be told apart
                 drawn.append(
                     Panel(
                         title=f"{family} on a part of the batch",
@@ -175,21 +175,25 @@ def _cost(results: Results) -> list[Panel]:
         for method in results.methods():
             cell = results.chosen(panel, method)
             if cell is not None and method in prices:
-                mean = summarize(list(cell.scores().values())).mean
-                points.append(Series(label=method, x=[prices[method]], y=[mean]))
+                score = summarize(list(cell.scores().values()))
+                error = [score.std] if score.n > 1 else None
+                points.append(Series(label=method, x=[prices[method]], y=[score.mean], error=error))
         if points:
             drawn.append(
                 Panel(
                     title="Best radius of each, on validation",
-                    x_label="processor time of a step / SGD's",
+                    x_label="processor time / SGD's",
                     y_label=Y_LABELS["test_accuracy"],
                     series=points,
+                    named=True,
                 )
             )
     return drawn
 
 
 def costs(results: Results) -> dict[str, float]:
-    """Give the price of a step of each method, as a multiple of SGD's."""
-    base = results.prices.get("SGD")
-    return {} if not base else {m: seconds / base for m, seconds in results.prices.items()}
+    """Give the price of each method as a multiple of SGD's: of a step, times the epochs."""
+    epochs = {cell.cell.method: cell.cell.runs[0].epochs for cell in results.cells}
+    seconds = {m: price * epochs[m] for m, price in results.prices.items() if m in epochs}
+    base = seconds.get("SGD")
+    return {} if not base else {method: value / base for method, value in seconds.items()}
