@@ -144,10 +144,11 @@ class _Pool:
         return f"its process died ({cause})"
 
     def stop(self) -> None:
-        """End the workers, whatever they do."""
+        """End the workers, whatever they do; an idle one ends by itself when its pipe closes."""
         for worker in self.workers:
             worker.pipe.close()
-            worker.process.terminate()
+            if worker.run is not None:
+                worker.process.terminate()
         for worker in self.workers:
             worker.process.join(5)
             if worker.process.is_alive():
