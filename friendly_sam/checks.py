@@ -37,7 +37,11 @@ def check_base(base: object) -> None:
             f"not the class {base.__name__}"
         )
     if not isinstance(base, Optimizer):
-        raise TypeError(f"base must be a torch.optim.Optimizer, not {base!r}")
+        raise TypeError(
+            f"base must be a torch.optim.Optimizer, not {base!r}: write for example "
+            "FriendlySAM(torch.optim.SGD(model.parameters(), lr=0.1)); friendly_sam.compat takes "
+            "parameters and a class, as davda54/sam does"
+        )
     closure = inspect.signature(base.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise TypeError(

@@ -154,7 +154,7 @@ def find_rho(arguments: Sequence[str]) -> int:
 COMMANDS = {
     "demo": Command("see in two minutes what F-SAM does", demo),
     "train": Command("train a network", train),
-    "find-rho": Command("choose the radius half-way through training", find_rho),
+    "find-rho": Command("try radii half-way, finish the best", find_rho),
     "reproduce": Command("run tables and figures of the paper, and write the page", reproduce),
     "sharpness": Command("see how sharp the minima of runs are", sharpness),
     "report": Command("compare runs: table, curves, page", report),
@@ -231,7 +231,10 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
     module = (error.name or "").partition(".")[0]
     if module in ("", "friendly_sam"):
         return str(error)
-    return f'{module} is not installed: pip install "friendly-sam[lab]"'
+    return (
+        f"{module} is not installed, and the commands need the extra lab: "
+        'pip install ".[lab]" in a clone, or pip install "friendly-sam[lab]"'
+    )
 
 
 def _fail(message: str, code: int) -> int:
