@@ -43,7 +43,7 @@ def main(name: str, early: int, late: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    model = torch.nn.Linear(8, 4)
     recipe: Any = {"SAM": SAM, "F-SAM": FriendlySAM}[name]
     base = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     optimizer = recipe(base, 0.05, model=model)

@@ -161,7 +161,7 @@ def main(name: str, megabytes: int) -> dict[str, Any]:
             other.step(closure)
 
     before = _reset_peak()
-    for _ in range(4):
+    for _ in range(3):
         step()
     return {
         "peak_bytes": _peak(),
