@@ -12,6 +12,16 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+
+def pytest_configure(config):
+    """Warnings are errors, but not those of torch about its own code."""
+    for warning in (
+        "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning",  # torch.compile
+        "ignore:Skipping serialization of skipfiles:UserWarning",  # torch.compile of torch 2.6
+    ):
+        config.addinivalue_line("filterwarnings", warning)
+
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

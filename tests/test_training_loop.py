@@ -23,6 +23,7 @@ SCHEDULERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The epoch parameter")  # SequentialLR of torch 2.6 gives it
 @pytest.mark.parametrize("base", ["SGD with momentum", "AdamW"])
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_any_scheduler_drives_the_wrapper_as_it_drives_the_base(scheduler, base):
