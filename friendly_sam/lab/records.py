@@ -183,7 +183,8 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Run:
         what = "is not the folder of a run (no config.yaml, status.json)"
         raise LabError(f"{folder} {what if folder.is_dir() else 'does not exist'}")
     status, path = _json(folder / "status.json"), folder / "environment.json"
-    _check_digests(folder, status)
+    if state == "finished":
+        _check_digests(folder, status)
     return Run(
         folder=folder,
         config=from_yaml(folder / "config.yaml") if config is None else config,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 def test_killed_stopped_cramped_and_damaged_runs_end_as_if_left_alone() -> None:
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("faults.py")), "--count", "9"],
+        [sys.executable, str(Path(__file__).with_name("faults.py")), "--count", "3"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
