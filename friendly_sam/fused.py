@@ -132,7 +132,7 @@ class Kernels:
         """Compile and try on tensors that nobody needs, before any real one is touched."""
         generator = torch.Generator().manual_seed(0)
         trial = torch.randn(3, 256, WIDTH, dtype=weight.dtype, generator=generator)
-        w, g, m = trial.to(weight.device)
+        w, g, m = (part.clone() for part in trial.to(weight.device))  # offset 0, as real ones have
         limits = torch.finfo(w.dtype)
         odd = [-0.0, limits.max, limits.tiny, limits.smallest_normal / 2, limits.eps]
         w[0, : len(odd)] = w.new_tensor(odd)
