@@ -94,8 +94,13 @@ class Kernels:
             return False
         if self._plain or not self._has_form or self._direction.constant(climber.updates) is None:
             return False
+        if climber.gradient.dtype != climber.parameter.dtype:
+            return False
         average = None if climber.average is None else local(climber.average).dtype
-        key = (weight.dtype, average, weight.device.type, climber.scaled, torch.get_num_threads())
+        device = weight.device.type
+        # All that torch.compile makes another kernel for: each is tried before it is used.
+        surroundings = (torch.get_num_threads(), torch.is_autocast_enabled(device))
+        key = (weight.dtype, average, device, climber.scaled, surroundings)
         if key not in self._compiled:
             self._compiled[key] = self._compiles(weight, average, climber.scaled)
         return self._compiled[key]
@@ -168,10 +173,15 @@ class Kernels:
         return True
 
 
-@lru_cache(maxsize=64)
 def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:
-    """The kernels for a setting; optimizers of one setting share them."""
-    return Kernels(direction, geometry)
+    """The kernels for a setting; optimizers of one setting share them, where it has a hash."""
+    try:
+        return _shared_kernels(direction, geometry)
+    except TypeError:
+        return Kernels(direction, geometry)
+
+
+_shared_kernels = lru_cache(maxsize=64)(Kernels)
 
 
 def _averages(block: Block) -> list[Tensor] | list[None]:

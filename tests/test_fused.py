@@ -205,6 +205,39 @@ def test_a_kernel_that_errs_is_not_used(argument, reason, monkeypatch, taken):
     assert not taken
 
 
+def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
+    compiles = Kernels._compiles
+
+    def trial(*arguments):
+        with torch.compiler.set_stance("default"):
+            return compiles(*arguments)
+
+    monkeypatch.setattr(Kernels, "_compiles", trial)
+    with torch.compiler.set_stance("fail_on_recompile"):  # but in a trial
+        for width, autocast in [(33, False), (33, True), (32, False), (64, True), (100, False)]:
+            parameters = [nn.Parameter(torch.ones(width, WIDTH)) for _ in range(2)]
+            base = torch.optim.SGD(parameters, lr=0.1)
+            optimizer = FriendlySAM(base, decay=0.8, fused=True)
+            for _ in range(3):
+                for parameter in parameters:
+                    drawn = torch.randn(width * WIDTH + 1)
+                    parameter.grad = drawn[1:].view(width, WIDTH)  # memory that starts at 1
+                with torch.autocast("cpu", enabled=autocast), optimizer.perturbed():
+                    pass
+    assert len(taken) == 5 * 3 * 2
+
+
+def test_a_direction_without_a_hash_has_kernels_of_its_own(taken):
+    class Unhashable(BatchNoise):
+        __hash__ = None
+
+    model = network(torch.float64)
+    base = momentum(model.parameters())
+    optimizer = SharpnessAware(base, 0.05, direction=Unhashable(), geometry=Euclidean(), fused=True)
+    optimizer.step(closure_of(model, 0, torch.float64))
+    assert len(taken) == 2
+
+
 def test_a_pickled_optimizer_forgets_its_kernels():
     model = network(torch.float64)
     optimizer = SAM(momentum(model.parameters()), fused=True)

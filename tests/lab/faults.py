@@ -28,9 +28,11 @@ from pathlib import Path
 import torch
 from lab_runs import final_state, same, tiny_config
 
+from friendly_sam.lab.checkpoint import load_weights
 from friendly_sam.lab.cli import main as fsam
 from friendly_sam.lab.config import RunConfig
 from friendly_sam.lab.engine import train
+from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records import read_run, run_state
 from friendly_sam.lab.stopping import Stopped
 
@@ -74,11 +76,15 @@ def setting(folder: Path, dice: random.Random) -> RunConfig:
     return tiny_config(folder, method=method, engine=engine, epochs=3, data={"train_size": 200})
 
 
+def metrics(config: RunConfig) -> object:
+    """Give what a run wrote an epoch, but for the time it took."""
+    run_ = read_run(Path(str(config.output)))
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in run_.metrics]
+
+
 def outcome(config: RunConfig) -> tuple[object, object]:
     """Give what a run ended with: the state of its last step and its metrics."""
-    run_ = read_run(Path(str(config.output)))
-    lines = [{k: v for k, v in line.items() if k != "seconds"} for line in run_.metrics]
-    return final_state(config.output), lines
+    return final_state(config.output), metrics(config)
 
 
 class Alone:
@@ -212,7 +218,7 @@ def damaged(folder: Path, count: int, dice: random.Random, seen: Counter[str]) -
         shutil.copytree(folder / start, folder / "run")
         files = [p for p in sorted((folder / "run").rglob("*")) if p.is_file() and p.stat().st_size]
         broken = dice.choice(files)
-        damage(broken, dice)
+        how = damage(broken, dice)
         said = folder / "said"
 
         def command(said: Path = said) -> int:
@@ -232,11 +238,21 @@ def damaged(folder: Path, count: int, dice: random.Random, seen: Counter[str]) -
         seen["damage: tracebacks or silence"] += code != 0 and (
             len(errors) != 1 or any("Traceback" in line for line in lines)
         )
-        if code == 0:
-            seen["damage: went on"] += 1
-            seen["damage: results changed"] += not same(outcome(config), alone(config))
-        else:
+        if code != 0:
             seen["damage: refused in one line"] += 1
+            continue
+        seen["damage: went on"] += 1
+        try:  # a finished run is left as it is: its checkpoint is checked by who reads it
+            load_weights(str(folder / "run" / "checkpoints" / "last.pt"))
+        except LabError:
+            assert broken.name == "last.pt"
+            seen["damage: weights refused when read"] += 1
+            changed = not same(metrics(config), alone(config)[1])
+        else:
+            changed = not same(outcome(config), alone(config))
+        seen["damage: results changed"] += changed
+        if changed:
+            print(f"changed after damage ({how}) to {broken.name} of a run that was {start}")
 
 
 def main() -> int:
