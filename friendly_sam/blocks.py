@@ -130,7 +130,7 @@ def gather(
 def _limit(device: torch.device) -> int:
     # On a CPU a block should stay in the last-level cache between the operations on it; elsewhere
     # the launch of a kernel is what costs, so blocks are as large as a temporary may be.
-    return 2**19 if device.type == "cpu" else 2**24
+    return 2**20 if device.type == "cpu" else 2**24
 
 
 def _pieces(
@@ -138,28 +138,27 @@ def _pieces(
 ) -> Iterable[tuple[Sequence[Tensor], bool]]:
     """Cut tensors that belong together into pieces, and say of each whether a kernel takes it."""
     size, limit = rows[0].numel(), _limit(rows[0].device)
-    if size <= limit and fuse is None:
+    fused = fuse is not None and fuse(climber)
+    if size <= limit and not fused:
         return [(rows, False)]
     flat = _flat(rows)
     if flat is None:
         return [(rows, False)]
-    if fuse is not None and fuse(climber):
-        whole = size - size % WIDTH
-        pieces: list[tuple[Sequence[Tensor], bool]] = [
-            ([row[:whole].view(-1, WIDTH).detach() for row in flat], True)
-        ]
-        if whole < size:
-            pieces.append(([row[whole:] for row in flat], False))
-        return pieces
-    if size <= limit:
-        return [(rows, False)]
-    split = zip(*(torch.split(row, limit) for row in flat), strict=True)
-    return [(piece, False) for piece in split]
+    if not fused:
+        split = zip(*(torch.split(row, limit) for row in flat), strict=True)
+        return [(piece, False) for piece in split]
+    whole = size - size % WIDTH
+    if whole == size:
+        return [([row.view(-1, WIDTH).detach() for row in flat], True)]
+    return [
+        ([row[:whole].view(-1, WIDTH).detach() for row in flat], True),
+        ([row[whole:] for row in flat], False),
+    ]
 
 
 def _flat(rows: list[Tensor]) -> list[Tensor] | None:
     """The tensors with one dimension, sharing memory, if all lie in memory in the same order."""
-    if all(row.is_contiguous() for row in rows):
+    if all([row.is_contiguous() for row in rows]):
         return [row.view(-1) for row in rows]
     if all(row.is_contiguous(memory_format=torch.channels_last) for row in rows):
         return [row.permute(0, 2, 3, 1).view(-1) for row in rows]

@@ -118,11 +118,14 @@ class Kernels:
     def move(
         self, block: Block, inverse_scale: Tensor | None, scale: Tensor, moved: list[Moved]
     ) -> None:
-        """Take in g, keep w in the backup and go to w + scale T² d, tensor by tensor."""
+        """Take in g, keep w in the backup and go to w + scale T² d, tensor by tensor.
+
+        From the last to the first: what `measure` read last may still be in the cache.
+        """
         by = self._by(block, inverse_scale)
         scale = scale.to(block.dtype)
         rows = zip(block.gradients, _averages(block), block.weights, block.backups, strict=True)
-        for g, m, w, backup in rows:
+        for g, m, w, backup in reversed(list(rows)):
             self._move(g, m, w, block.scaled, by, backup, scale)
             moved.append(([w], [backup]))
 

@@ -95,10 +95,13 @@ def climb(
         torch._foreach_copy_(block.gradients, t_squared)
         return d_squared, td_squared
 
+    # Each pass goes the other way: what the one before came to last may still be in the cache.
+    blocks = blocks[::-1]
     if type(direction) is Gradient and type(geometry) is Euclidean:
         d_squared = td_squared = g_squared
     else:
         d_squared, td_squared = total(blocks, turn_and_reshape, 2, groups)
+        blocks = blocks[::-1]
     is_direction = (d_squared > noise_squared) & (td_squared > 0)
     inverse_norm = torch.where(is_direction, td_squared.rsqrt(), torch.zeros_like(td_squared))
 
