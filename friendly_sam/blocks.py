@@ -158,7 +158,7 @@ def _pieces(
 
 def _flat(rows: list[Tensor]) -> list[Tensor] | None:
     """The tensors with one dimension, sharing memory, if all lie in memory in the same order."""
-    if all([row.is_contiguous() for row in rows]):
+    if all(row.is_contiguous() for row in rows):
         return [row.view(-1) for row in rows]
     if all(row.is_contiguous(memory_format=torch.channels_last) for row in rows):
         return [row.permute(0, 2, 3, 1).view(-1) for row in rows]
