@@ -117,7 +117,7 @@ def report(arguments: Sequence[str]) -> int:
         return 0
     check_writable(options.output.absolute().parent)
     content, table = runs_page(find_runs(options.runs))
-    print(plain_table(table))
+    print(f"{plain_table(table)}\n\n{content.sections[0].text}")
     paths = page.write(content, options.output)
     print(f"\nPage: {paths[0]} (pictures beside it: {len(paths) - 1})")
     return 0

@@ -208,6 +208,7 @@ def _chart(results: Results) -> Chart:
         y_label="test accuracy, %",
         series=series,
         log_x=True,
+        ceiling=100,
         description="Test accuracy against radius for SGD, SAM and F-SAM; values in the table.",
     )
 

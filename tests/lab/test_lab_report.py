@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import struct
 from pathlib import Path
@@ -19,7 +20,7 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records import read_run
 from friendly_sam.lab.report.console import plain_table
 from friendly_sam.lab.report.page import Page, Section, Table, render
-from friendly_sam.lab.report.plots import Chart, Series, draw
+from friendly_sam.lab.report.plots import CROWD, Chart, Series, draw
 from friendly_sam.lab.report.runs import find_runs, group_runs, runs_page
 from friendly_sam.lab.report.statistics import paired_difference, summarize
 
@@ -122,11 +123,60 @@ def test_runs_are_grouped_by_settings_and_named_by_what_differs(tiny: Tiny) -> N
     assert len([section for section in page.sections if section.chart]) == 2
 
 
+def test_half_trained_and_repeated_runs_are_not_averaged_in(tiny: Tiny) -> None:
+    first = train(tiny("a", method={"name": "fsam"}, epochs=3))
+    half = train(tiny("b", method={"name": "fsam"}, epochs=3, seed=1))
+    train(tiny("c", method={"name": "fsam"}, epochs=3))  # the first again
+    train(tiny("d", method={"name": "base"}, epochs=3))
+    (half / "status.json").write_text(json.dumps({"state": "running"}))
+    lines = (half / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (half / "metrics.jsonl").write_text(lines[0])
+    runs = find_runs([first.parent])
+    page, table = runs_page(runs)
+    named = {row[0]: row for row in table.rows}
+    assert list(named) == ["F-SAM", "F-SAM (running, 1 of 3 epochs)", "SGD"]
+    assert named["F-SAM"][1:3] == ["1", f"{runs[0].final('test_accuracy'):.2f}"]
+    assert not any("against" in title for title in table.header)  # one seed: nothing to compare
+    assert "settings and seed are there already: c." in page.sections[0].text
+    chart = page.sections[1].chart
+    assert chart is not None
+    assert [len(series.x) for series in chart.series] == [3, 1, 3]
+
+
+def test_settings_that_a_method_does_not_have_are_not_in_its_name(tiny: Tiny) -> None:
+    folders = [
+        train(tiny("a", method={"name": "base"})),
+        train(tiny("b", method={"name": "sam", "rho": 0.1})),
+        train(tiny("c", method={"name": "fsam", "rho": 0.1})),
+        train(tiny("d", method={"name": "fsam", "rho": 0.1, "decay": 0.5})),
+    ]
+    names = [group.name for group in group_runs(find_runs(folders))]
+    assert names == ["SGD", "SAM", "F-SAM decay=0.9", "F-SAM decay=0.5"]
+
+
+def test_the_legend_of_many_lines_is_beside_the_chart_and_bars_end_at_the_ceiling() -> None:
+    def chart(lines: int, ceiling: float = math.inf) -> Chart:
+        series = [
+            Series(label=f"line {i}", x=[1, 2], y=[99, 98 - i], error=[9, 1]) for i in range(lines)
+        ]
+        return Chart(title="t", x_label="x", y_label="y", series=series, ceiling=ceiling)
+
+    def size(of: Chart) -> tuple[int, int]:
+        drawn = draw(of, kind="png")
+        return int.from_bytes(drawn[16:20], "big"), int.from_bytes(drawn[20:24], "big")
+
+    assert size(chart(3)) == size(chart(CROWD))
+    wide, high = size(chart(30))
+    assert wide > size(chart(3))[0]
+    assert high > size(chart(3))[1]
+    assert draw(chart(3), kind="svg") != draw(chart(3, ceiling=100), kind="svg")
+
+
 def test_a_run_cut_off_is_shown_as_unfinished(tiny: Tiny) -> None:
     folder = train(tiny("whole"))
     (folder / "status.json").write_text(json.dumps({"state": "running"}))
     page, _ = runs_page([read_run(folder)])
-    assert "Not finished: whole (running)" in render(page)
+    assert "Not finished, and counted apart: whole (running)" in render(page)
     empty = dataclasses.replace(read_run(folder), metrics=())
     with pytest.raises(LabError, match="none of these runs has finished an epoch"):
         runs_page([empty])

@@ -7,6 +7,7 @@ picture, so nothing is told by colour alone.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +23,9 @@ _COLOURS = {
     "dark": ["#a3adb8", "#a3adb8", "#ff8a3d", "#4db2ec", "#f2b93b", "#8fd3f7", "#2fd1a5"],
 }
 _EXTRA = {"light": "#cc79a7", "dark": "#e39cc4"}
+CROWD = 7
+"""Lines beyond which the legend stands beside the chart."""
+_STYLES = ("-", "--", "-.", ":")
 _MARKERS = ("D", "D", "s", "o", "^", "v", "P", "X")
 
 
@@ -53,6 +57,8 @@ class Chart:
     series: Sequence[Series]
     log_x: bool = False
     """Spread x out by ratios, with a tick at each value."""
+    ceiling: float = math.inf
+    """What no value can exceed: bands and bars end there."""
     description: str = ""
     """What it shows, for those who cannot see it."""
 
@@ -77,10 +83,12 @@ def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -
         "ytick.color": ink,
     }
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(7.2, 4.4), dpi=160, facecolor=ground, layout="constrained")
+        crowded = len(chart.series) > CROWD
+        size = (10.4, max(4.4, 0.21 * len(chart.series))) if crowded else (7.2, 4.4)
+        figure = Figure(figsize=size, dpi=160, facecolor=ground, layout="constrained")
         axes = figure.add_subplot(facecolor=ground)
         for index, series in enumerate(chart.series):
-            _line(axes, series, index, theme)
+            _line(axes, series, index, theme, chart.ceiling)
         if chart.log_x:
             _log_ticks(axes, sorted({x for series in chart.series for x in series.x}))
         axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
@@ -88,7 +96,9 @@ def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -
         axes.grid(color=grid, linewidth=0.7)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        if chart.series:
+        if crowded:
+            figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+        elif chart.series:
             axes.legend(frameon=False)
         buffer = io.BytesIO()
         # Without a date two runs of the same report are the same file.
@@ -97,31 +107,32 @@ def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -
     return buffer.getvalue()
 
 
-def _line(axes: Any, series: Series, index: int, theme: Theme) -> None:
+def _line(axes: Any, series: Series, index: int, theme: Theme, ceiling: float) -> None:
     family = series.family or series.label
     known = _METHODS.index(family) if family in _METHODS else None
     cycle = [*_COLOURS[theme], _EXTRA[theme]]
     colour = cycle[known] if known is not None else cycle[(index + 2) % len(cycle)]
     marker = _MARKERS[known if known is not None else (index + 2) % len(_MARKERS)]
+    round_ = index // len(cycle)  # colours come again, with another kind of line
     flat = len(series.x) > 1 and family in ("SGD", "AdamW") and series.points
     axes.plot(
         series.x,
         series.y,
         color=colour,
         marker=marker if series.points and not flat else None,
-        linestyle="--" if flat else "-",
+        linestyle="--" if flat else _STYLES[0 if known is not None else round_ % len(_STYLES)],
         markersize=6,
         linewidth=2,
         label=series.label,
     )
     if series.error is not None:
         low = [y - e for y, e in zip(series.y, series.error, strict=True)]
-        high = [y + e for y, e in zip(series.y, series.error, strict=True)]
+        high = [min(y + e, ceiling) for y, e in zip(series.y, series.error, strict=True)]
         axes.fill_between(series.x, low, high, color=colour, alpha=0.16, linewidth=0)
         if series.points and not flat:
-            axes.errorbar(
-                series.x, series.y, yerr=series.error, fmt="none", ecolor=colour, capsize=3
-            )
+            above = [h - y for h, y in zip(high, series.y, strict=True)]
+            reach = [series.error, above]
+            axes.errorbar(series.x, series.y, yerr=reach, fmt="none", ecolor=colour, capsize=3)
 
 
 def _log_ticks(axes: Any, values: list[float]) -> None:

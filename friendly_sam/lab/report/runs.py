@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,13 @@ _SHORT = {"data.name": "", "model.name": "", "data.label_noise": "noise", "base.
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Runs that differ in nothing but the seed."""
+    """Runs that differ in nothing but the seed, one a seed, all finished or all as far."""
 
     name: str
     family: str
     runs: tuple[Run, ...]
+    again: tuple[Run, ...] = ()
+    """Further runs of a seed that is there already, left out."""
 
     def by_seed(self, metric: str) -> dict[int, float]:
         """Give the last value of a metric for each seed."""
@@ -45,27 +48,55 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
     return runs
 
 
+Settings = tuple[tuple[str, str], ...]
+
+
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Gather runs by settings, and name each group by the settings that tell them apart."""
-    keyed: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    """Gather runs by settings, and name each group by the settings that tell them apart.
+
+    Runs that did not finish are never gathered with finished ones. Of several runs of one seed
+    the first counts.
+    """
+    keyed: dict[tuple[Settings, int | None], dict[int, list[Run]]] = {}
     for run in runs:
         flat = {k: v for k, v in flatten(run.config).items() if k not in FREE and k != "seed"}
-        keyed.setdefault(tuple((k, repr(v)) for k, v in flat.items()), []).append(run)
-    varying = {
-        key
-        for key in dict(next(iter(keyed), ()))
-        if len({dict(settings)[key] for settings in keyed}) > 1
-    }
+        settings = tuple((k, repr(v)) for k, v in flat.items())
+        key = settings, None if run.finished else len(run.metrics)
+        keyed.setdefault(key, {}).setdefault(run.config.seed, []).append(run)
+    firsts = [next(iter(by_seed.values()))[0] for by_seed in keyed.values()]
     return [
-        Group(name=_name(group[0], varying), family=label(group[0].config), runs=tuple(group))
-        for group in keyed.values()
+        Group(
+            name=_name(first, _telling(first, firsts)) + _progress(first),
+            family=label(first.config),
+            runs=tuple(same[0] for same in by_seed.values()),
+            again=tuple(run for same in by_seed.values() for run in same[1:]),
+        )
+        for first, by_seed in zip(firsts, keyed.values(), strict=True)
     ]
 
 
-def _name(run: Run, varying: set[str]) -> str:
+def _telling(run: Run, runs: Sequence[Run]) -> set[str]:
+    """Give the settings that runs differ in, but those that others of its method do not have."""
+    own, told = flatten(run.config), set()
+    for other in runs:
+        same_method = label(other.config) == label(run.config)
+        for key, value in flatten(other.config).items():
+            if value != own.get(key) and (same_method or None not in (value, own.get(key))):
+                told.add(key)
+    return told
+
+
+def _progress(run: Run) -> str:
+    if run.finished:
+        return ""
+    return f" ({run.state}, {len(run.metrics)} of {run.config.epochs} epochs)"
+
+
+def _name(run: Run, telling: set[str]) -> str:
     parts = [label(run.config)]
     for key, value in flatten(run.config).items():
-        if key in varying and key not in ("method.name", "base.name") and value is not None:
+        free = key in FREE or key in ("method.name", "base.name", "seed")
+        if key in telling and not free and value is not None:
             short = _SHORT.get(key, key.split(".")[-1])
             parts.append(f"{short}={_show(value)}" if short else _show(value))
     return " ".join(parts)
@@ -82,11 +113,13 @@ def runs_page(runs: Sequence[Run]) -> tuple[Page, Table]:
     if not measured:
         raise LabError("none of these runs has finished an epoch yet")
     table = _table(measured)
-    unfinished = [run for run in runs if not run.finished]
     text = f"{len(runs)} runs in {len(groups)} groups."
+    unfinished = [f"{run.folder.name} ({run.state})" for run in runs if not run.finished]
     if unfinished:
-        names = ", ".join(f"{run.folder.name} ({run.state})" for run in unfinished)
-        text += f" Not finished: {names}."
+        text += f" Not finished, and counted apart: {', '.join(unfinished)}."
+    again = [run.folder.name for group in groups for run in group.again]
+    if again:
+        text += f" Left out, because their settings and seed are there already: {', '.join(again)}."
     sections = [
         Section(title="At the end of training", text=text, table=table),
         *[
@@ -109,7 +142,12 @@ _FOOTER = (
 def _table(groups: Sequence[Group]) -> Table:
     first = groups[0]
     header = ["runs", "n", "test accuracy, %", "best, %", "train loss", "s an epoch"]
-    compare = len(groups) > 1 and len(first.runs) > 1
+    final_of_first = first.by_seed("test_accuracy")
+    differences = {
+        group.name: paired_difference(group.by_seed("test_accuracy"), final_of_first)
+        for group in groups[1:]
+    }
+    compare = any(differences.values())
     if compare:
         header.append(f"against {first.name}")
     rows = []
@@ -128,8 +166,7 @@ def _table(groups: Sequence[Group]) -> Table:
             f"{summarize(seconds).mean:.2f}",
         ]
         if compare:
-            difference = paired_difference(final, first.by_seed("test_accuracy"))
-            row.append("" if group is first or difference is None else str(difference))
+            row.append(str(differences.get(group.name) or ""))
         rows.append(row)
     return Table(header=header, rows=rows)
 
@@ -152,4 +189,11 @@ def _curves(groups: Sequence[Group], metric: str, title: str, unit: str) -> Char
                 family=group.family if unique else group.name,
             )
         )
-    return Chart(title=title, x_label="epoch", y_label=unit, series=series, description=title)
+    return Chart(
+        title=title,
+        x_label="epoch",
+        y_label=unit,
+        series=series,
+        ceiling=100 if unit.endswith("%") else math.inf,
+        description=title,
+    )
