@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from friendly_sam.lab.errors import LabError, RunError
+from friendly_sam.lab.errors import LabError, RunError, did_you_mean, with_near_options
 from friendly_sam.lab.stopping import Stopped
 
 
@@ -33,6 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and exiting."""
+        message = with_near_options(message, self._option_string_actions)
         raise LabError(f"{message} (see {self.prog} --help)")
 
 
@@ -222,7 +223,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 0
     command = COMMANDS.get(arguments[0])
     if command is None:
-        raise LabError(f"unknown command {arguments[0]!r}: choose from {', '.join(COMMANDS)}")
+        hint = did_you_mean(arguments[0], COMMANDS)
+        raise LabError(f"unknown command {arguments[0]!r}{hint}: choose from {', '.join(COMMANDS)}")
     return command.run(arguments[1:])
 
 

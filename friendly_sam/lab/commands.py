@@ -51,12 +51,9 @@ def train(arguments: Sequence[str]) -> int:
     from friendly_sam.lab.engine import train as run
     from friendly_sam.lab.progress import RunProgress
 
-    leads = os.environ.get("RANK", "0") == "0"
-    if leads:
-        print(f"run folder: {config.output}", flush=True)
     with RunProgress(config) as progress:
         folder = run(config, resume=options.resume, listener=progress)
-    if leads:
+    if os.environ.get("RANK", "0") == "0":
         print(f"finished: {folder}")
     return 0
 

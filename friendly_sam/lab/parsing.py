@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import yaml
 
 from friendly_sam.lab.config import RunConfig
-from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.errors import LabError, with_near_options
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -107,7 +107,8 @@ def from_arguments(arguments: Sequence[str], parser: ArgumentParser) -> RunConfi
     try:
         return _instantiate(parser, parser.parse_args(list(arguments)))
     except (argparse.ArgumentError, ValueError, TypeError) as error:
-        raise LabError(one_line(error)) from error
+        options = parser._option_string_actions
+        raise LabError(with_near_options(one_line(error), options)) from error
 
 
 def config_parser(start: RunConfig | None = None, **options: Any) -> ArgumentParser:

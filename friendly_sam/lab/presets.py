@@ -8,7 +8,6 @@ of section 6.1 (CIFAR, ImageNet), section 6.2 and appendix A5 (transfer).
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import Any
 
 from friendly_sam.lab.config import (
@@ -20,7 +19,7 @@ from friendly_sam.lab.config import (
     RunConfig,
     ScheduleConfig,
 )
-from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.errors import LabError, did_you_mean
 from friendly_sam.lab.methods import METHODS
 
 CIFAR_EPOCHS = {"vgg16_bn": 200, "resnet18": 200, "wrn28_10": 200, "pyramidnet110": 300}
@@ -159,7 +158,6 @@ PRESETS: dict[str, str] = {name: description for name, (description, _) in _PRES
 def preset(name: str, **changes: Any) -> RunConfig:
     """Give a preset by name, with top-level fields replaced by `changes`."""
     if name not in _PRESETS:
-        near = difflib.get_close_matches(name, _PRESETS, n=1, cutoff=0.3)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise LabError(f"unknown preset {name!r}: {hint}`fsam list presets` shows them all")
+        hint = did_you_mean(name, _PRESETS)
+        raise LabError(f"unknown preset {name!r}{hint}: `fsam list presets` shows them all")
     return dataclasses.replace(_PRESETS[name][1], **changes)

@@ -15,9 +15,8 @@ class RunProgress:
     """Shows one run: a bar over all steps, and a line an epoch. A `Listener` of the engine."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.epochs = config.epochs
-        self.started = time.monotonic()
-        self.first: float | None = None
+        self.epochs, self.folder = config.epochs, config.output
+        self.announced = False
         self.bar = _bars() if sys.stderr.isatty() else None
         self.task: Any = None
 
@@ -31,7 +30,10 @@ class RunProgress:
             self.bar.stop()
 
     def step(self, epoch: int, batch: int, batches: int) -> None:
-        """Move the bar."""
+        """Move the bar; the first step says where the run is written."""
+        if not self.announced:
+            self.announced = True
+            print(f"run folder: {self.folder}", flush=True)
         if self.bar is None:
             return
         total, done = self.epochs * batches, (epoch - 1) * batches + batch
@@ -62,7 +64,7 @@ class GridProgress:
 
     Args:
         work: what each run will cost, in any unit, by the run's folder.
-        verbose: without a terminal, print a line for each run that ends.
+        verbose: without a terminal, print a line for each run that ends; else a few on the whole.
     """
 
     def __init__(self, work: dict[str, float], *, verbose: bool = True) -> None:
@@ -117,6 +119,9 @@ class GridProgress:
             result = "done" if error is None else f"FAILED: {error}"
             left = f", about {_span(self.left())} left" if self.ended < len(self.work) else ""
             print(f"[{self.ended}/{len(self.work)}] {Path(name).name}: {result}{left}", flush=True)
+        elif self.ended < len(self.work) and self.ended % max(len(self.work) // 5, 1) == 0:
+            left = _span(self.left())
+            print(f"{self.ended} of {len(self.work)} done, about {left} left", flush=True)
 
     def _done(self) -> float:
         return sum(self.work[name] * share for name, share in self.shares.items())

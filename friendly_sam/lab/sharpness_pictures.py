@@ -77,7 +77,3 @@ def landscape_picture(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:
         bar.set_label("loss")
 
     return paint
-
-
-def _within(value: float, least: float) -> float:
-    return max(value, least) if math.isfinite(value) else 1e9

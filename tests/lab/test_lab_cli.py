@@ -89,6 +89,9 @@ def test_train_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
 
 BAD = [
     (["fly"], "unknown command 'fly': choose from demo, train"),
+    (["trian"], "unknown command 'trian' (did you mean train?): choose from"),
+    (["train", "--method.rhoo", "1"], "--method.rhoo (did you mean --method.rho?) 1"),
+    (["demo", "--sead=3"], "--sead (did you mean --seeds?)=3 (see fsam demo --help)"),
     (["train", "--preset", "cifar10-resnet18-fsm"], "did you mean cifar10-resnet18-fsam?"),
     (["train", "--preset"], "expected one argument"),
     (
@@ -121,7 +124,8 @@ def test_bad_input_is_one_line_and_exit_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(arguments)
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
+    assert not out
     assert error.startswith("fsam: error: "), error
     assert message in error
     assert error.count("\n") == 1
@@ -142,7 +146,7 @@ def test_real_processes_end_with_those_codes(fsam: Fsam) -> None:
     assert bad.returncode == 2
     assert bad.stdout == ""
     assert bad.stderr.splitlines() == [
-        "fsam: error: unknown preset 'digits-mlp-fsm': did you mean digits-mlp-fsam? "
+        "fsam: error: unknown preset 'digits-mlp-fsm' (did you mean digits-mlp-fsam?): "
         "`fsam list presets` shows them all"
     ]
     assert fsam("--version").stdout.strip()

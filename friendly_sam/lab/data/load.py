@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from friendly_sam.lab.data.part import Part, Shape
 from friendly_sam.lab.data.pictures import channels_of, open_picture
 from friendly_sam.lab.data.randomness import generator_for
 from friendly_sam.lab.data.source import open_folder, open_hub
+from friendly_sam.lab.errors import did_you_mean
 
 LARGEST_IN_MEMORY = 64
 LARGE_IMAGE_SIZE = 224
@@ -126,8 +126,7 @@ def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, P
     elif "/" in name:
         sources = open_hub(name)
     else:
-        near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = did_you_mean(name, DATASETS)
         raise ValueError(
             f"unknown data set {name!r}{hint}; choose one of {', '.join(DATASETS)}, "
             "a hub name owner/name, or give root, a local folder"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.errors import LabError, did_you_mean
 from friendly_sam.lab.experiments.experiment import SCALES, Cell, Experiment, Scale
 from friendly_sam.lab.experiments.investigation import figure2a, figure2b, figure2c, figure_a1
 from friendly_sam.lab.experiments.studies import (
@@ -35,7 +33,6 @@ EXPERIMENTS: dict[str, Experiment] = {
 def experiment(name: str) -> Experiment:
     """Give a row by name."""
     if name not in EXPERIMENTS:
-        near = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise LabError(f"unknown row {name!r}: {hint}`fsam reproduce --list` shows them all")
+        hint = did_you_mean(name, EXPERIMENTS)
+        raise LabError(f"unknown row {name!r}{hint}: `fsam reproduce --list` shows them all")
     return EXPERIMENTS[name]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import nn
 
+from friendly_sam.lab.errors import did_you_mean
 from friendly_sam.lab.models.digits import CNN, MLP
 from friendly_sam.lab.models.pretrained import hugging_face, timm_model
 from friendly_sam.lab.models.pyramidnet import PyramidNet
@@ -129,8 +129,7 @@ def build(name: str, *, classes: int, in_channels: int = 3, image_size: int = 32
     if prefix == "timm" and rest:
         return timm_model(rest, classes=classes, in_channels=in_channels)
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = did_you_mean(name, MODELS)
         raise ValueError(
             f"unknown model {name!r}{hint}; choose one of {', '.join(MODELS)}, "
             "hf:<name or folder>, timm:<name>"

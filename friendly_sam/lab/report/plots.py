@@ -24,7 +24,7 @@ _COLOURS = {
 }
 _EXTRA = {"light": "#cc79a7", "dark": "#e39cc4"}
 CROWD = 7
-"""Lines beyond which the legend stands beside the chart."""
+"""Lines beyond which the legend stands below the chart."""
 _STYLES = ("-", "--", "-.", ":")
 _MARKERS = ("D", "D", "s", "o", "^", "v", "P", "X")
 
@@ -84,8 +84,8 @@ def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -
     }
     with matplotlib.rc_context(style):
         crowded = len(chart.series) > CROWD
-        size = (10.4, max(4.4, 0.21 * len(chart.series))) if crowded else (7.2, 4.4)
-        figure = Figure(figsize=size, dpi=160, facecolor=ground, layout="constrained")
+        height = 4.6 + 0.2 * len(chart.series) if crowded else 4.4
+        figure = Figure(figsize=(7.2, height), dpi=160, facecolor=ground, layout="constrained")
         axes = figure.add_subplot(facecolor=ground)
         for index, series in enumerate(chart.series):
             _line(axes, series, index, theme, chart.ceiling)
@@ -97,7 +97,7 @@ def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         if crowded:
-            figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+            figure.legend(loc="outside lower left", frameon=False, fontsize=8, handlelength=3.5)
         elif chart.series:
             axes.legend(frameon=False)
         buffer = io.BytesIO()
@@ -111,16 +111,16 @@ def _line(axes: Any, series: Series, index: int, theme: Theme, ceiling: float) -
     family = series.family or series.label
     known = _METHODS.index(family) if family in _METHODS else None
     cycle = [*_COLOURS[theme], _EXTRA[theme]]
-    colour = cycle[known] if known is not None else cycle[(index + 2) % len(cycle)]
-    marker = _MARKERS[known if known is not None else (index + 2) % len(_MARKERS)]
-    round_ = index // len(cycle)  # colours come again, with another kind of line
+    round_, place = divmod(index, len(cycle) - 1)  # the first two are one colour
+    which = known if known is not None else 1 + (place + 1) % (len(cycle) - 1)
+    colour, marker = cycle[which], _MARKERS[which]
     flat = len(series.x) > 1 and family in ("SGD", "AdamW") and series.points
     axes.plot(
         series.x,
         series.y,
         color=colour,
         marker=marker if series.points and not flat else None,
-        linestyle="--" if flat else _STYLES[0 if known is not None else round_ % len(_STYLES)],
+        linestyle="--" if flat else "-" if known is not None else _STYLES[round_ % len(_STYLES)],
         markersize=6,
         linewidth=2,
         label=series.label,

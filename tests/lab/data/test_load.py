@@ -132,7 +132,7 @@ def test_bad_arguments_get_one_line(options: dict[str, object], message: str) ->
 
 
 def test_an_unknown_name_is_refused_with_the_names_and_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"'cifar-10' \(did you mean 'cifar10'\?\)") as error:
+    with pytest.raises(ValueError, match=r"'cifar-10' \(did you mean cifar10\?\)") as error:
         load("cifar-10")
     assert all(name in str(error.value) for name in DATASETS)
 
