@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from friendly_sam.lab.errors import LabError, RunError, did_you_mean, with_near_options
+from friendly_sam.lab.errors import LabError, RunError, did_you_mean
+from friendly_sam.lab.options import Parser
 from friendly_sam.lab.stopping import Stopped
 
 
@@ -26,15 +27,6 @@ class Command:
 
     summary: str
     run: Callable[[Sequence[str]], int]
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that raises its errors."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage and exiting."""
-        message = with_near_options(message, self._option_string_actions)
-        raise LabError(f"{message} (see {self.prog} --help)")
 
 
 def _parser(name: str, description: str, example: str) -> Parser:

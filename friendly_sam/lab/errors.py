@@ -12,16 +12,6 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def with_near_options(message: str, options: Iterable[str]) -> str:
-    """Add to argparse's message about arguments it does not know the options they come near to."""
-    known, said = list(options), []
-    for word in message.split():
-        option, equals, value = word.partition("=")
-        hint = did_you_mean(option, known) if option.startswith("--") else ""
-        said.append(f"{option}{hint}{equals}{value}")
-    return " ".join(said) if message.startswith("unrecognized arguments") else message
-
-
 class LabError(Exception):
     """A mistake the user can mend; the command line prints it as one line, exit code 2."""
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import yaml
 
 from friendly_sam.lab.config import RunConfig
-from friendly_sam.lab.errors import LabError, with_near_options
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.options import with_near_options
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser

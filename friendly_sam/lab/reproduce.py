@@ -12,6 +12,7 @@ from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.experiments import EXPERIMENTS, SCALES, Experiment, Scale, experiment
 from friendly_sam.lab.experiments.plan import MARK, Plan, estimate, plan
 from friendly_sam.lab.files import check_writable, write_atomically
+from friendly_sam.lab.options import Parser
 from friendly_sam.lab.runner import cores, run_all
 
 _DESCRIPTION = """\
@@ -31,11 +32,6 @@ examples:
   fsam reproduce table1 table6 --scale small --data-root ~/data
   fsam reproduce table1 --scale paper --cluster slurm --slurm partition=gpu gpus_per_node=1
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise LabError(f"{message} (see {self.prog} --help)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +58,7 @@ class Options:
 
 def reproduce(arguments: Sequence[str]) -> int:
     """Run the command."""
-    parser = _Parser(
+    parser = Parser(
         prog="fsam reproduce",
         description=_DESCRIPTION,
         epilog=_EXAMPLE,

@@ -7,20 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.options import Parser
 
 EXAMPLE = """\
 examples:
   fsam sharpness runs/digits-mlp-sgd runs/digits-mlp-sam runs/digits-mlp-fsam
   fsam sharpness runs --images 1000 --output sharpness.html
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise LabError(f"{message} (see {self.prog} --help)")
 
 
 def sharpness(arguments: Sequence[str]) -> int:
@@ -30,7 +26,7 @@ def sharpness(arguments: Sequence[str]) -> int:
     from friendly_sam.lab.report.console import plain_table
     from friendly_sam.lab.report.runs import find_runs
     from friendly_sam.lab.sharpness_of_runs import measure
-    from friendly_sam.lab.sharpness_page import Measured, write_page
+    from friendly_sam.lab.sharpness_page import LEGEND, Measured, write_page
     from friendly_sam.lab.sharpness_surroundings import path_between, surroundings
 
     check_writable(options.output.absolute().parent)
@@ -62,12 +58,12 @@ def sharpness(arguments: Sequence[str]) -> int:
         measured.append(Measured(run=run, spectrum=spectrum, around=around, path=path))
     paths, table, sentence = write_page(measured, options.output)
     print(plain_table(table))
-    print(f"\n{sentence}\n\nPage: {paths[0]} (pictures beside it: {len(paths) - 1})")
+    print(f"\n{LEGEND}\n\n{sentence}\n\nPage: {paths[0]} (pictures beside it: {len(paths) - 1})")
     return 0
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="fsam sharpness",
         description="How sharp the minima of recorded runs are: Hessian spectrum, loss rises, "
         "landscape.\nWhat was measured is kept in each run's folder and not measured again.",

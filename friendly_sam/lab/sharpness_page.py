@@ -93,7 +93,7 @@ def write_page(measured: Sequence[Measured], path: Path) -> tuple[list[Path], Ta
             Section(title="On a plane (first run of each group)", text=pictures[1].mark),
             *_paths(measured),
         ],
-        footer=_FOOTER,
+        footer=f"{LEGEND} Bands: standard deviation over seeds.",
     )
     written = page.write(content, path)
     html = path.read_text(encoding="utf-8")
@@ -107,12 +107,12 @@ def write_page(measured: Sequence[Measured], path: Path) -> tuple[list[Path], Ta
     return written, table, sentence
 
 
-_FOOTER = (
+LEGEND = (
     "Losses are over training images, not augmented, with the labels that were trained on. λ are "
     "eigenvalues of the Hessian of that loss (Lanczos), the trace is Hutchinson's estimate ± its "
     "standard error. Rises are L(w + ε) - L(w): full along the full gradient, batch along batch "
-    "gradients (SAM), friendly along batch gradients less the full one (F-SAM), worst by projected "
-    "ascent. Bands: standard deviation over seeds."
+    "gradients (SAM), friendly along batch gradients less the full one (F-SAM), random along "
+    "random ones, worst by projected ascent."
 )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.options import Parser
 
 PARTS = ("arithmetic", "compile", "step", "memory", "epoch", "scaling")
 NETWORKS = ("mlp", "resnet18", "vit_s", "vit_b")
@@ -33,11 +34,6 @@ one thread processor time is measured, with several wall time, for which the mac
 quiet. pytorch_optimizer, jax and optax are measured where they are installed. Parts that
 --output holds already stay there until they are measured again.
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise LabError(f"{message} (see {self.prog} --help)")
 
 
 def bench(arguments: Sequence[str]) -> int:
@@ -66,7 +62,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; mistakes end here, before any work is done."""
-    parser = _Parser(
+    parser = Parser(
         prog="fsam bench",
         description=DESCRIPTION,
         epilog=EXAMPLE,
