@@ -77,8 +77,8 @@ RADII: dict[Scale, dict[str, tuple[float, ...]]] = {
 """The sweep of figure 3; at paper scale around the radius of section 6.1, by factors of 2."""
 
 SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
-    "resnet8w32": {"asam": (0.5, 1.0, 2.0), "fishersam": (0.1, 0.2, 0.4)},
-    "mlp": {"asam": (1.0, 2.0, 4.0, 8.0), "fishersam": (0.1, 0.2, 0.4)},
+    "resnet8w32": {"asam": (1.0, 2.0, 4.0), "fishersam": (0.1, 0.2, 0.4)},
+    "mlp": {"asam": (2.0, 4.0, 8.0, 16.0), "fishersam": (0.1, 0.2, 0.4)},
     "cnn": {
         "asam": (0.25, 0.5, 1.0),
         "fishersam": (0.025, 0.05, 0.1),
