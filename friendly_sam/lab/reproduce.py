@@ -224,7 +224,7 @@ def show(scale: str, workers: int | None = None) -> int:
         print(f"{name:<{width}}  {len(runs):>5} {len(new):>5}  {about:>10}  {row.title}")
     total = span(estimate(seen, count))  # type: ignore[arg-type]
     print(f"{'all':<{width}}  {len(seen):>5} {'':>5}  {total:>10}")
-    print("\nnew: not shared with a row above. The time is for those: a row on its own takes longer")
+    print("\nnew: not shared with a row above; the time is for those, a row alone takes longer")
     return 0
 
 
