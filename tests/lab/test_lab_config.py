@@ -130,7 +130,10 @@ def test_preset_then_file_then_command_line(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--epochs", "many"], "epochs: Expected a int. Got value: many"),
-        (["--method.rh", "1"], "unrecognized arguments: --method.rh 1"),
+        (
+            ["--method.rh", "1"],
+            "unrecognized arguments: --method.rh (did you mean --method.rho?) 1",
+        ),
         (["--method.name", "sm"], "method.name: expected one of 'base', 'sam'"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--method.rho", "-1"], "method.rho must be at least 0, got -1.0"),
