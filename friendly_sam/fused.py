@@ -34,7 +34,7 @@ from friendly_sam.directions import Direction, Gradient
 from friendly_sam.geometries import Euclidean, Geometry
 from friendly_sam.perturbation import Moved
 
-LEAST = 2**15
+LEAST = 2**16
 """Elements below which the call of a kernel costs more than it saves."""
 
 

@@ -20,8 +20,8 @@ from friendly_sam.geometries import Geometry
 def network(dtype, memory_format=torch.contiguous_format):
     """Two tensors for kernels, one of them with a rest that fills no row, and small ones."""
     torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 128, 3), nn.Tanh(), nn.Conv2d(128, 33, 3), nn.Flatten()]
-    model = nn.Sequential(*layers, nn.Linear(33 * 16, 70), nn.Tanh(), nn.Linear(70, 3))
+    layers = [nn.Conv2d(3, 128, 3), nn.Tanh(), nn.Conv2d(128, 65, 3), nn.Flatten()]
+    model = nn.Sequential(*layers, nn.Linear(65 * 16, 70), nn.Tanh(), nn.Linear(70, 3))
     sizes = [p.numel() for p in model.parameters() if p.numel() >= LEAST]
     assert len(sizes) == 2
     assert any(size % WIDTH for size in sizes)
@@ -214,7 +214,7 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
 
     monkeypatch.setattr(Kernels, "_compiles", trial)
     with torch.compiler.set_stance("fail_on_recompile"):  # but in a trial
-        for width, autocast in [(33, False), (33, True), (32, False), (64, True), (100, False)]:
+        for width, autocast in [(65, False), (65, True), (64, False), (80, True), (100, False)]:
             parameters = [nn.Parameter(torch.ones(width, WIDTH)) for _ in range(2)]
             base = torch.optim.SGD(parameters, lr=0.1)
             optimizer = FriendlySAM(base, decay=0.8, fused=True)
