@@ -46,7 +46,10 @@ class Kernels:
         self._compiled: dict[tuple[object, ...], bool] = {}
         # SAM itself (norm, backup, sum) has nothing to fuse: foreach is as quick, or quicker.
         self._plain = type(direction) is Gradient and type(geometry) is Euclidean
-        self._has_form = type(geometry).squared_of is not Geometry.squared_of
+        self._has_form = _up_to_date(geometry, ("squared_of",), ("squared",))
+        self._turns = _up_to_date(
+            direction, ("constant", "turned"), ("coefficient", "turn_", "take_in")
+        )
 
         def perturbation(
             gradient: Tensor, average: Tensor | None, weight: Tensor, scaled: bool, by: Tensor
@@ -92,14 +95,21 @@ class Kernels:
         weight = local(climber.parameter)
         if weight.numel() < LEAST or weight.dtype not in (torch.float32, torch.float64):
             return False
-        if self._plain or not self._has_form or self._direction.constant(climber.updates) is None:
+        if self._plain or not self._has_form or not self._turns:
+            return False
+        if self._direction.constant(climber.updates) is None:
             return False
         if climber.gradient.dtype != climber.parameter.dtype:
             return False
         average = None if climber.average is None else local(climber.average).dtype
         device = weight.device.type
-        # All that torch.compile makes another kernel for: each is tried before it is used.
-        surroundings = (torch.get_num_threads(), torch.is_autocast_enabled(device))
+        # In other surroundings torch.compile makes another kernel; each is tried before its use.
+        surroundings = (
+            torch.get_num_threads(),
+            torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.get_default_dtype(),
+        )
         key = (weight.dtype, average, device, climber.scaled, surroundings)
         if key not in self._compiled:
             self._compiled[key] = self._compiles(weight, average, climber.scaled)
@@ -185,6 +195,18 @@ def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:
 
 
 _shared_kernels = lru_cache(maxsize=64)(Kernels)
+
+
+def _up_to_date(part: object, forms: tuple[str, ...], sources: tuple[str, ...]) -> bool:
+    """Whether no subclass has changed a method (`sources`) and left its fused form behind."""
+
+    def depth(name: str) -> int:
+        return next(i for i, kind in enumerate(type(part).__mro__) if name in vars(kind))
+
+    def is_given(name: str) -> bool:
+        return type(part).__mro__[depth(name)] not in (Direction, Geometry)
+
+    return all(is_given(form) and depth(form) <= min(map(depth, sources)) for form in forms)
 
 
 def _averages(block: Block) -> list[Tensor] | list[None]:

@@ -75,8 +75,9 @@ class SharpnessAware(Optimizer):
             `model` must then be the DDP module.
         replay_rng: give both passes of `step(closure)` the same random numbers (dropout masks).
         fused: do the arithmetic of the ascent in kernels that `torch.compile` makes at the first
-            step and keeps on disk; same results within rounding, less memory traffic. Where no
-            kernel can be made, a warning says so and the ordinary path is taken.
+            step and keeps on disk; same results within rounding, less memory traffic. Where none
+            can be compiled, a warning says so and the ordinary path is taken; so it is, silently,
+            for small tensors and for what has no kernel (plain SAM, `Residual`, a projection).
 
     Example:
         >>> import torch

@@ -11,7 +11,15 @@ from family import FAMILY, assert_same, momentum, weights
 from torch import nn
 from torch.nn import functional as F
 
-from friendly_sam import SAM, BatchNoise, Euclidean, FriendlySAM, SharpnessAware, fused
+from friendly_sam import (
+    SAM,
+    BatchNoise,
+    Euclidean,
+    FriendlySAM,
+    ParameterScaled,
+    SharpnessAware,
+    fused,
+)
 from friendly_sam.blocks import WIDTH
 from friendly_sam.fused import LEAST, Kernels
 from friendly_sam.geometries import Geometry
@@ -225,6 +233,31 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
                 with torch.autocast("cpu", enabled=autocast), optimizer.perturbed():
                     pass
     assert len(taken) == 5 * 3 * 2
+
+
+def test_a_subclass_that_leaves_the_fused_form_behind_goes_the_ordinary_way(taken):
+    class Half(BatchNoise):
+        def turn_(self, block, coefficient):
+            super().turn_(block, coefficient)
+            torch._foreach_add_(block.gradients, block.averages, alpha=0.5)
+
+    class Twice(ParameterScaled):
+        def squared(self, block):
+            return torch._foreach_mul(super().squared(block), 2.0)
+
+    def trained(direction, geometry, fused):
+        model = network(torch.float64)
+        base = momentum(model.parameters())
+        optimizer = SharpnessAware(base, 0.05, direction=direction, geometry=geometry, fused=fused)
+        for seed in range(2):
+            optimizer.step(closure_of(model, seed, torch.float64))
+        return weights(model)
+
+    for direction, geometry in [(Half(), Euclidean()), (BatchNoise(), Twice())]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "fused=True: Twice has no fused form")
+            assert_same(trained(direction, geometry, True), trained(direction, geometry, False))
+        assert not taken
 
 
 def test_a_direction_without_a_hash_has_kernels_of_its_own(taken):

@@ -96,22 +96,25 @@ def report(arguments: Sequence[str]) -> int:
         "  fsam report runs/digits-mlp-*\n  fsam report runs --output comparison.html",
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
-    parser.add_argument("--output", type=Path, default=Path("report.html"), help="the page")
+    parser.add_argument("--output", type=Path, help="the page (default: report.html)")
     options = parser.parse_args(arguments)
-    from friendly_sam.lab.files import check_writable
+    from friendly_sam.lab.files import check_page
     from friendly_sam.lab.report import page
     from friendly_sam.lab.report.console import plain_table
     from friendly_sam.lab.report.reproduction import is_reproduction, write_report
     from friendly_sam.lab.report.runs import find_runs, runs_page
 
     if len(options.runs) == 1 and is_reproduction(options.runs[0]):
+        if options.output is not None:
+            raise LabError(f"--output has no meaning here: the page of {options.runs[0]} is in it")
         written, summary = write_report(options.runs[0])
         print(f"{summary}\n\nPage: {written}")
         return 0
-    check_writable(options.output.absolute().parent)
+    target = options.output or Path("report.html")
+    check_page(target)
     content, table = runs_page(find_runs(options.runs))
     print(f"{plain_table(table)}\n\n{content.sections[0].text}")
-    paths = page.write(content, options.output)
+    paths = page.write(content, target)
     print(f"\nPage: {paths[0]} (pictures beside it: {len(paths) - 1})")
     return 0
 

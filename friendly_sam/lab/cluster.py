@@ -39,8 +39,8 @@ def run_on_cluster(
     runs = [resolve(config) for config in configs]
     todo = [run for run in runs if run_state(Path(str(run.output))) != "finished"]
     print(f"{len(runs) - len(todo)} runs are finished, submitting {len(todo)} to {cluster}")
-    executor = submitit.AutoExecutor(folder=str(logs / "%j"), cluster=cluster)
     try:
+        executor = submitit.AutoExecutor(folder=str(logs / "%j"), cluster=cluster)
         executor.update_parameters(**({"timeout_min": MINUTES} | _settings(settings)))
         jobs = dict(zip(todo, executor.map_array(job, todo), strict=True)) if todo else {}
     except Exception as failure:  # submitit raises many kinds: no sbatch, unknown settings, ...

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from friendly_sam.lab.config import RunConfig
-from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.methods import METHODS, resolve
+from friendly_sam.lab.options import Parser
 from friendly_sam.lab.parsing import config_parser, from_arguments, from_yaml
 from friendly_sam.lab.presets import PRESETS, preset
 from friendly_sam.lab.records import is_run
@@ -35,12 +35,13 @@ examples:
 
 def train(arguments: Sequence[str]) -> int:
     """Train one run, or go on with one."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
     first.add_argument("--resume", action="store_true")
     options, rest = first.parse_known_args(list(arguments))
     config = resolve(
         settings(
             rest,
+            own=("--resume",),
             resume=options.resume,
             prog="fsam train",
             usage=_USAGE,
@@ -58,23 +59,23 @@ def train(arguments: Sequence[str]) -> int:
     return 0
 
 
-def settings(arguments: Sequence[str], *, resume: bool = False, **help_texts: str) -> RunConfig:
+def settings(
+    arguments: Sequence[str], *, own: Sequence[str] = (), resume: bool = False, **help_texts: str
+) -> RunConfig:
     """Read the settings of a run from a command line: a preset, a file, and what overrides them.
 
     Args:
         arguments: what follows the command's own options.
+        own: those options, to be suggested for one that is misspelt.
         resume: whether the settings may be those of the run in `--output`.
         help_texts: `prog`, `usage`, `description` and `epilog` of the help.
     """
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    first = Parser(prog=help_texts.get("prog"), add_help=False, allow_abbrev=False)
     first.add_argument("--preset")
-    try:
-        options, rest = first.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise LabError(str(error)) from error
+    options, rest = first.parse_known_args(list(arguments))
     start = _start(options.preset, resume, rest)
     parser = config_parser(start, formatter_class=_formatter(), **help_texts)
-    return from_arguments(rest, parser)
+    return from_arguments(rest, parser, ("--preset", *own))
 
 
 def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
@@ -82,7 +83,7 @@ def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
     if name is not None:
         return preset(name)
     named_config = any(argument.split("=")[0] == "--config" for argument in rest)
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
     first.add_argument("--output", type=Path)
     folder = first.parse_known_args(list(rest))[0].output
     if resume and not named_config and folder is not None and is_run(folder):

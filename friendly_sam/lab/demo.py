@@ -24,7 +24,7 @@ from friendly_sam.lab.report.console import plain_table
 from friendly_sam.lab.report.page import Page, Section, Table
 from friendly_sam.lab.report.plots import Chart, Series
 from friendly_sam.lab.report.statistics import Difference, paired_difference, summarize
-from friendly_sam.lab.runner import run_all
+from friendly_sam.lab.runner import check_workers, run_all
 
 RADII = (0.1, 0.2, 0.4, 0.8)
 Scores = dict[int, float]
@@ -51,6 +51,7 @@ def demo(
     fresh: bool = False,
 ) -> Results:
     """Run the demo, print its table and its sentence, write picture and page."""
+    check_workers(workers)
     runs = {key: _config(output, *key, epochs=epochs) for key in _keys(seeds, radii)}
     if fresh:
         _clear(output)

@@ -49,6 +49,13 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def check_page(path: Path) -> None:
+    """Refuse a page that could not be written: it is a file, in a folder that can be written to."""
+    if path.is_dir() or not path.suffix:
+        raise LabError(f"--output must name a file, such as report.html, not {path}")
+    check_writable(path.absolute().parent)
+
+
 def check_writable(folder: Path) -> None:
     """Refuse a folder that cannot be made or written, before any work is done."""
     if folder.exists() and not folder.is_dir():

@@ -8,7 +8,6 @@ that costs (k + 1) / 2 runs instead of k.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from pathlib import Path
 from friendly_sam.lab.config import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.methods import resolve
+from friendly_sam.lab.options import Parser
 from friendly_sam.lab.records import read_run
 from friendly_sam.lab.report.console import plain_table
 from friendly_sam.lab.report.page import Table
@@ -103,14 +103,12 @@ def command(arguments: Sequence[str]) -> int:
     """`fsam find-rho`."""
     from friendly_sam.lab.commands import settings
 
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    first = Parser(prog="fsam find-rho", add_help=False, allow_abbrev=False)
     first.add_argument("--radii", type=float, nargs="+", default=RADII)
-    try:
-        options, rest = first.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise LabError(str(error)) from error
+    options, rest = first.parse_known_args(list(arguments))
     config = settings(
         rest,
+        own=("--radii",),
         prog="fsam find-rho",
         usage="fsam find-rho [--preset NAME] [--config FILE] [--radii R ...] [--SETTING VALUE ...]",
         description=f"{(__doc__ or '').partition(chr(10))[2].strip()}\n\n"

@@ -103,12 +103,20 @@ def from_yaml(path: Path) -> RunConfig:
     return from_dict(values, str(path))
 
 
-def from_arguments(arguments: Sequence[str], parser: ArgumentParser) -> RunConfig:
-    """Build a config from a command line: `--config FILE` and dotted overrides."""
+def from_arguments(
+    arguments: Sequence[str], parser: ArgumentParser, own: Sequence[str] = ()
+) -> RunConfig:
+    """Build a config from a command line: `--config FILE` and dotted overrides.
+
+    Args:
+        arguments: the command line, without the options of the command itself.
+        parser: what `config_parser` gave.
+        own: those options, to be suggested for one that is misspelt.
+    """
     try:
         return _instantiate(parser, parser.parse_args(list(arguments)))
     except (argparse.ArgumentError, ValueError, TypeError) as error:
-        options = parser._option_string_actions
+        options = [*parser._option_string_actions, *own]
         raise LabError(with_near_options(one_line(error), options)) from error
 
 

@@ -78,21 +78,23 @@ def reproduce(arguments: Sequence[str]) -> int:
     parser.add_argument("--cluster", choices=("slurm", "local"), help="submit runs with submitit")
     parser.add_argument("--slurm", nargs="+", default=[], metavar="KEY=VALUE", help="its settings")
     given = parser.parse_args(list(arguments))
+    for name, value in (("--seeds", given.seeds), ("--workers", given.workers)):
+        if value is not None and value < 1:
+            raise LabError(f"{name} must be at least 1, got {value}")
+    asked = [experiment(name) for name in dict.fromkeys(given.rows) if name != "all"]
     if given.list:
         return show(given.scale, given.workers)
     if not given.rows:
         raise LabError("name at least one row, or `all` (`fsam reproduce --list` shows them)")
-    names = list(EXPERIMENTS) if "all" in given.rows else list(dict.fromkeys(given.rows))
-    for name, value in (("--seeds", given.seeds), ("--workers", given.workers)):
-        if value is not None and value < 1:
-            raise LabError(f"{name} must be at least 1, got {value}")
+    if given.slurm and given.cluster is None:
+        raise LabError("--slurm needs --cluster slurm")
     if given.data_root is not None and not given.data_root.is_dir():
         raise LabError(f"--data-root {given.data_root} is not a folder")
     words = ["--scale", given.scale]
     words += ["--seeds", str(given.seeds)] if given.seeds else []
     words += ["--data-root", "DATA"] if given.data_root else []
     options = Options(
-        rows=tuple(experiment(name) for name in names),
+        rows=tuple(EXPERIMENTS.values() if "all" in given.rows else asked),
         scale=scale_of(given.scale),
         output=given.output,
         data_root=given.data_root,

@@ -58,6 +58,7 @@ def run_all(
             among them as threads.
         verbose: without a terminal, print a line for each run that ends.
     """
+    check_workers(workers)
     runs = [resolve(config) for config in configs]
     folders = [run.output for run in runs]
     twice = {folder for folder in folders if folders.count(folder) > 1}
@@ -84,6 +85,12 @@ def run_all(
         finally:
             pool.stop()
     return [outcomes[str(run.output)] for run in runs]
+
+
+def check_workers(workers: int | None) -> None:
+    """Refuse a number of processes below 1."""
+    if workers is not None and workers < 1:
+        raise LabError(f"workers must be at least 1, got {workers}")
 
 
 def _is_same(run: RunConfig) -> bool:

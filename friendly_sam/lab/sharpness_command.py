@@ -22,14 +22,14 @@ examples:
 def sharpness(arguments: Sequence[str]) -> int:
     """Measure runs and write the page; give the exit code."""
     options = _parse(arguments)
-    from friendly_sam.lab.files import check_writable
+    from friendly_sam.lab.files import check_page
     from friendly_sam.lab.report.console import plain_table
     from friendly_sam.lab.report.runs import find_runs
     from friendly_sam.lab.sharpness_of_runs import measure
     from friendly_sam.lab.sharpness_page import LEGEND, Measured, write_page
     from friendly_sam.lab.sharpness_surroundings import path_between, surroundings
 
-    check_writable(options.output.absolute().parent)
+    check_page(options.output)
     runs = find_runs(options.runs)
     measured = []
     for number, run in enumerate(runs, start=1):

@@ -51,7 +51,8 @@ def write_page(measured: Sequence[Measured], path: Path) -> tuple[list[Path], Ta
     groups = group_runs([one.run for one in measured])
     by_folder = {one.run.folder: one for one in measured}
     counts = Counter(group.family for group in groups)
-    names = [g.family if counts[g.family] == 1 else g.name for g in groups]
+    short = [g.runs[0].finished and counts[g.family] == 1 for g in groups]
+    names = [g.family if is_short else g.name for g, is_short in zip(groups, short, strict=True)]
     named = list(zip(names, groups, strict=True))
     members = {name: [by_folder[run.folder] for run in group.runs] for name, group in named}
     families = {name: group.family for name, group in named}
@@ -120,9 +121,9 @@ def verdict(groups: Sequence[Group], by_folder: Mapping[Path, Measured]) -> str:
     """Say whether F-SAM's λ_1 and λ_1/λ_5 are smaller than SAM's (the paper's appendix A7)."""
     chosen = {}
     for family in ("SAM", "F-SAM"):
-        fitting = [group for group in groups if group.family == family]
+        fitting = [g for g in groups if g.family == family and g.runs[0].finished]
         if len(fitting) != 1:
-            return "Give one setting of SAM and one of F-SAM to see the paper's claim judged."
+            return "Give one setting of SAM and one of F-SAM, finished, to judge the paper's claim."
         chosen[family] = fitting[0]
     parts = []
     for key, name in (("lambda1", "λ1"), ("ratio", "λ1/λ5")):

@@ -20,7 +20,7 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records import read_run
 from friendly_sam.lab.report.console import plain_table
 from friendly_sam.lab.report.page import Page, Section, Table, render
-from friendly_sam.lab.report.plots import CROWD, Chart, Series, draw
+from friendly_sam.lab.report.plots import CROWD, Chart, Series, _looks, draw
 from friendly_sam.lab.report.runs import find_runs, group_runs, runs_page
 from friendly_sam.lab.report.statistics import paired_difference, summarize
 
@@ -141,6 +141,42 @@ def test_half_trained_and_repeated_runs_are_not_averaged_in(tiny: Tiny) -> None:
     chart = page.sections[1].chart
     assert chart is not None
     assert [len(series.x) for series in chart.series] == [3, 1, 3]
+
+
+def test_groups_have_names_of_their_own_and_finished_runs_are_the_yardstick(tiny: Tiny) -> None:
+    folders = []
+    for seed in range(2):
+        for base in ("sgd", "adamw"):
+            changes = {"method": {"name": "fsam"}, "base": {"name": base, "lr": 0.01}}
+            folders.append(train(tiny(f"{base}{seed}", seed=seed, **changes)))
+    other = train(tiny("few", method={"name": "base"}, data={"train_size": None}))
+    runs = find_runs([*folders, folders[0], other, other.parent])
+    assert len(runs) == 5  # each once
+    running, failed = (
+        dataclasses.replace(run, state=state, metrics=run.metrics[:1])
+        for run, state in ((runs[0], "running"), (runs[2], "failed"))
+    )
+    groups = group_runs([running, failed, *runs])
+    assert [group.name.split()[0] for group in groups] == ["F-SAM"] * 4 + ["SGD"]
+    assert len({group.name for group in groups}) == 5
+    assert "train_size=250" in groups[2].name
+    _, table = runs_page([running, failed, *runs])
+    sgd, adamw = (row for row in table.rows if row[1] == "2")
+    assert table.header[-1] == f"against {sgd[0]}"
+    assert sgd[-1] == ""
+    assert adamw[-1].startswith(("+", "-"))
+    assert [row[-1] for row in table.rows if row[1] == "1"] == ["", "", ""]
+
+
+def test_no_two_lines_of_a_chart_look_alike() -> None:
+    names = ["F-SAM rho=0.1", "F-SAM rho=0.2", "SAM", "SGD", "AdamW", "a", "b", "c", "d", "e"]
+    series = [Series(label=name, x=[1, 2], y=[1, 2], points=False) for name in names]
+    series += [Series(label=f"SAM {i}", x=[1], y=[1], family="SAM") for i in range(6)]
+    chart = Chart(title="t", x_label="x", y_label="y", series=series)
+    looks = [(look.colour, look.style) for look in _looks(chart, "light")]
+    assert len(set(looks)) == len(series)
+    alone = Chart(title="t", x_label="x", y_label="y", series=series[2:3])
+    assert _looks(alone, "light")[0] == _looks(chart, "light")[2]
 
 
 def test_settings_that_a_method_does_not_have_are_not_in_its_name(tiny: Tiny) -> None:

@@ -87,8 +87,8 @@ def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -
         height = 4.6 + 0.2 * len(chart.series) if crowded else 4.4
         figure = Figure(figsize=(7.2, height), dpi=160, facecolor=ground, layout="constrained")
         axes = figure.add_subplot(facecolor=ground)
-        for index, series in enumerate(chart.series):
-            _line(axes, series, index, theme, chart.ceiling)
+        for series, look in zip(chart.series, _looks(chart, theme), strict=True):
+            _line(axes, series, look, chart.ceiling)
         if chart.log_x:
             _log_ticks(axes, sorted({x for series in chart.series for x in series.x}))
         axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
@@ -107,20 +107,52 @@ def draw(chart: Chart, *, kind: Literal["png", "svg"], theme: Theme = "light") -
     return buffer.getvalue()
 
 
-def _line(axes: Any, series: Series, index: int, theme: Theme, ceiling: float) -> None:
+@dataclass(frozen=True)
+class _Look:
+    colour: str
+    marker: str
+    style: str
+
+
+def _looks(chart: Chart, theme: Theme) -> list[_Look]:
+    """Give every line a look of its own; a method has the same one in every chart."""
+    colours = [*_COLOURS[theme], _EXTRA[theme]]
+    looks: dict[int, _Look] = {}
+    taken: set[tuple[str, str]] = set()
+
+    def give(index: int, which: Sequence[int], styles: Sequence[str]) -> None:
+        every = [(i, style) for style in _STYLES for i in range(len(colours))]
+        wanted = [(i, style) for style in styles for i in which]
+        free = [look for look in (*wanted, *every) if (colours[look[0]], look[1]) not in taken]
+        i, style = free[0] if free else every[index % len(every)]
+        taken.add((colours[i], style))
+        looks[index] = _Look(colours[i], _MARKERS[i], style)
+
+    families = [series.family or series.label for series in chart.series]
+    for index, family in enumerate(families):
+        if family in _METHODS:
+            styles = _STYLES[1:] if _is_flat(chart.series[index]) else _STYLES
+            give(index, [_METHODS.index(family)], styles)
+    for index, family in enumerate(families):
+        if family not in _METHODS:
+            give(index, [*range(2, len(colours)), 0], _STYLES)
+    return [looks[index] for index in range(len(families))]
+
+
+def _is_flat(series: Series) -> bool:
+    """Whether it is the level of a base optimizer, which has no radius."""
     family = series.family or series.label
-    known = _METHODS.index(family) if family in _METHODS else None
-    cycle = [*_COLOURS[theme], _EXTRA[theme]]
-    round_, place = divmod(index, len(cycle) - 1)  # the first two are one colour
-    which = known if known is not None else 1 + (place + 1) % (len(cycle) - 1)
-    colour, marker = cycle[which], _MARKERS[which]
-    flat = len(series.x) > 1 and family in ("SGD", "AdamW") and series.points
+    return len(series.x) > 1 and family in ("SGD", "AdamW") and series.points
+
+
+def _line(axes: Any, series: Series, look: _Look, ceiling: float) -> None:
+    colour, flat = look.colour, _is_flat(series)
     axes.plot(
         series.x,
         series.y,
         color=colour,
-        marker=marker if series.points and not flat else None,
-        linestyle="--" if flat else "-" if known is not None else _STYLES[round_ % len(_STYLES)],
+        marker=look.marker if series.points and not flat else None,
+        linestyle=look.style,
         markersize=6,
         linewidth=2,
         label=series.label,

@@ -37,15 +37,13 @@ class Group:
 
 def find_runs(folders: Iterable[Path]) -> list[Run]:
     """Read runs; a folder of runs stands for all of them, in order of their names."""
-    runs = []
+    found: dict[Path, Path] = {}
     for folder in folders:
-        if is_run(folder):
-            runs.append(read_run(folder))
-            continue
         inner = sorted(p.parent for p in folder.rglob("status.json")) if folder.is_dir() else []
-        found = [read_run(path) for path in inner if is_run(path)]
-        runs.extend(found or [read_run(folder)])  # reading it gives the error to show
-    return runs
+        inside = [folder] if is_run(folder) else [path for path in inner if is_run(path)]
+        for path in inside or [folder]:  # reading what is no run gives the error to show
+            found.setdefault(path.resolve(), path)
+    return [read_run(path) for path in found.values()]
 
 
 Settings = tuple[tuple[str, str], ...]
@@ -57,11 +55,11 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     Runs that did not finish are never gathered with finished ones. Of several runs of one seed
     the first counts.
     """
-    keyed: dict[tuple[Settings, int | None], dict[int, list[Run]]] = {}
+    keyed: dict[tuple[Settings, str], dict[int, list[Run]]] = {}
     for run in runs:
         flat = {k: v for k, v in flatten(run.config).items() if k not in FREE and k != "seed"}
         settings = tuple((k, repr(v)) for k, v in flat.items())
-        key = settings, None if run.finished else len(run.metrics)
+        key = settings, _progress(run)
         keyed.setdefault(key, {}).setdefault(run.config.seed, []).append(run)
     firsts = [next(iter(by_seed.values()))[0] for by_seed in keyed.values()]
     return [
@@ -76,12 +74,13 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def _telling(run: Run, runs: Sequence[Run]) -> set[str]:
-    """Give the settings that runs differ in, but those that others of its method do not have."""
+    """Give the settings that runs differ in, but those that the other's method does not have."""
     own, told = flatten(run.config), set()
     for other in runs:
         same_method = label(other.config) == label(run.config)
         for key, value in flatten(other.config).items():
-            if value != own.get(key) and (same_method or None not in (value, own.get(key))):
+            lacking = key.startswith(("method.", "base.")) and None in (value, own[key])
+            if value != own[key] and (same_method or not lacking):
                 told.add(key)
     return told
 
@@ -95,7 +94,8 @@ def _progress(run: Run) -> str:
 def _name(run: Run, telling: set[str]) -> str:
     parts = [label(run.config)]
     for key, value in flatten(run.config).items():
-        free = key in FREE or key in ("method.name", "base.name", "seed")
+        free = key in FREE or key in ("method.name", "seed")
+        free |= key == "base.name" and run.config.method.name == "base"  # the label says it
         if key in telling and not free and value is not None:
             short = _SHORT.get(key, key.split(".")[-1])
             parts.append(f"{short}={_show(value)}" if short else _show(value))
@@ -140,18 +140,18 @@ _FOOTER = (
 
 
 def _table(groups: Sequence[Group]) -> Table:
-    first = groups[0]
     header = ["runs", "n", "test accuracy, %", "best, %", "train loss", "s an epoch"]
-    final_of_first = first.by_seed("test_accuracy")
-    differences = {
-        group.name: paired_difference(group.by_seed("test_accuracy"), final_of_first)
-        for group in groups[1:]
-    }
-    compare = any(differences.values())
-    if compare:
+    first = next((group for group in groups if group.runs[0].finished), None)
+    differences = [
+        paired_difference(group.by_seed("test_accuracy"), first.by_seed("test_accuracy"))
+        if first is not None and group is not first and group.runs[0].finished
+        else None
+        for group in groups
+    ]
+    if first is not None and any(differences):
         header.append(f"against {first.name}")
     rows = []
-    for group in groups:
+    for group, difference in zip(groups, differences, strict=True):
         final = group.by_seed("test_accuracy")
         measured = [run for run in group.runs if run.metrics]
         best = summarize([max(run.series("test_accuracy")) for run in measured])
@@ -165,9 +165,7 @@ def _table(groups: Sequence[Group]) -> Table:
             f"{summarize(list(group.by_seed('train_loss').values())).mean:.4f}",
             f"{summarize(seconds).mean:.2f}",
         ]
-        if compare:
-            row.append(str(differences.get(group.name) or ""))
-        rows.append(row)
+        rows.append([*row, *([str(difference or "")] if any(differences) else [])])
     return Table(header=header, rows=rows)
 
 
