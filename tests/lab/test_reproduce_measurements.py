@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reproduce_rows
+from lab_runs import tiny_config
 
+from friendly_sam import SharpnessAware
 from friendly_sam.lab.cli import main
+from friendly_sam.lab.distributed import world
+from friendly_sam.lab.engine import Trainer
+from friendly_sam.lab.experiments import prices
+from friendly_sam.lab.methods import resolve
 from friendly_sam.lab.theory import measure
 
 ROWS = ("figureA3", "ascent-fraction", "theory")
@@ -91,3 +98,23 @@ def test_damaged_prices_are_told_in_one_line(done, capsys, monkeypatch):
         assert "prices-ascent-fraction.json is damaged; delete it" in capsys.readouterr().err
     finally:
         path.write_text(text)
+
+
+@pytest.mark.parametrize(("every", "ascents"), [(1, 3), (2, 2), (5, 1)])
+def test_a_price_is_that_of_whole_rounds_of_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int, ascents: int
+) -> None:
+    method = {"name": "fsam", "every": every}
+    config = resolve(tiny_config(tmp_path / "run", method=method, data={"batch_size": 25}))
+    with world(config.engine) as here:
+        trainer = Trainer(config, here)
+    climbs: list[None] = []
+    ascend = SharpnessAware._ascend
+
+    def counted(self: SharpnessAware, *arguments: Any) -> None:
+        climbs.append(ascend(self, *arguments))
+
+    monkeypatch.setattr(SharpnessAware, "_ascend", counted)
+    for turn in range(4):
+        prices._time(trainer, turn)
+        assert len(climbs) == (turn + 1) * ascents

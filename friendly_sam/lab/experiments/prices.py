@@ -63,11 +63,13 @@ def _time(trainer: Trainer, turn: int) -> float:
 
     from friendly_sam.lab.ascent import steps
 
-    batches = list(islice(steps(trainer.config, trainer.streams, turn, 0), STEPS))
+    every = trainer.config.method.every
+    count = -(-STEPS // every) * every  # whole rounds of steps with and without an ascent
+    batches = list(islice(steps(trainer.config, trainer.streams, turn, 0), count))
     started = time.process_time()
     for own, ascent in batches:
         trainer.stepper(own, ascent, trainer.tally)
-    return (time.process_time() - started) / STEPS
+    return (time.process_time() - started) / len(batches)
 
 
 def _file(folder: Path, row: Experiment) -> Path:
