@@ -197,6 +197,10 @@ def total(
     return torch.stack(list(added.values())).sum(0) if added else torch.zeros(count)
 
 
+_LARGE = 2**13
+"""Elements from which a call of its own for a tensor is worth it."""
+
+
 def wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which sums over tensors of `dtype` are accumulated: float32 or wider.
 
@@ -207,8 +211,16 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 def squared_norm(tensors: list[Tensor]) -> Tensor:
     """The sum of the squares of all elements, a scalar tensor."""
-    norms = torch._foreach_norm(tensors, 2, dtype=wide(tensors[0].dtype))
-    return torch.stack(norms).square().sum()
+    squares = []
+    if tensors[0].device.type == "cpu" and tensors[0].dtype == wide(tensors[0].dtype):
+        # On a CPU <x, x> takes less than half the time of ||x||, and errs less in float32.
+        large = [t for t in tensors if t.numel() >= _LARGE and t.is_contiguous()]
+        squares = [torch.dot(flat, flat) for flat in (t.view(-1) for t in large)]
+        tensors = [t for t in tensors if t.numel() < _LARGE or not t.is_contiguous()]
+    if tensors:
+        norms = torch._foreach_norm(tensors, 2, dtype=wide(tensors[0].dtype))
+        squares.append(torch.stack(norms).square().sum())
+    return torch.stack(squares).sum()
 
 
 def inner_product(left: list[Tensor], right: list[Tensor]) -> Tensor:
