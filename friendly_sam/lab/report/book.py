@@ -59,7 +59,7 @@ th { color: var(--soft); font-weight: 600; }
 details { margin: .7rem 0; } summary { cursor: pointer; color: var(--soft); }
 ul.claims { list-style: none; padding: 0; } ul.claims li { margin: .35rem 0; }
 ul.claims summary { color: inherit; }
-.contents { columns: 2 20rem; padding-left: 1.2rem; }
+.contents { columns: 2 20rem; column-gap: 2.6rem; padding-left: 1.8rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .9rem; margin: .5rem 0;
   font-size: .92rem; } dt { color: var(--soft); } dd { margin: 0; }
 .ids { font-size: .82rem; overflow-wrap: anywhere; }
