@@ -14,8 +14,9 @@ bit: torch 2.13 compiles `backup.copy_(w); w.add_(...)` to a kernel that stores 
 the backup is w times a one that the compiler does not know to be one.
 
 The kernels see a tensor as rows of `WIDTH` numbers: one compilation serves every length, and the
-sum of a row needs no summation tree. Small tensors, what does not fill a row, plain SAM, and steps
-that have no kernel go the foreach way.
+sum of a row needs no summation tree. The call of a compiled function costs as much as half a
+megabyte of arithmetic, so there is a kernel for `TOGETHER` tensors and one for the rest. Small
+tensors, what does not fill a row, plain SAM, and steps that have no kernel go the foreach way.
 """
 
 from __future__ import annotations
@@ -34,8 +35,14 @@ from friendly_sam.directions import Direction, Gradient
 from friendly_sam.geometries import Euclidean, Geometry
 from friendly_sam.perturbation import Moved
 
+Tensors = list[Tensor]
+Averages = list[Tensor] | list[None]
+
 LEAST = 2**16
 """Elements below which the call of a kernel costs more than it saves."""
+
+TOGETHER = 4
+"""Tensors that one call takes, where there are as many."""
 
 
 class Kernels:
@@ -60,26 +67,31 @@ class Kernels:
             return g, d, new_average, None if t_squared is None else d * t_squared
 
         def measure(
-            gradient: Tensor, average: Tensor | None, weight: Tensor, scaled: bool, by: Tensor
+            gradients: Tensors, averages: Averages, weights: Tensors, scaled: bool, by: Tensor
         ) -> Tensor:
-            g, d, _, t_squared_d = perturbation(gradient, average, weight, scaled, by)
-            sums = [(g * g).sum(1), (d * d).sum(1)]
-            return torch.stack(sums if t_squared_d is None else [*sums, (d * t_squared_d).sum(1)])
+            sums = []
+            for gradient, average, weight in zip(gradients, averages, weights, strict=True):
+                g, d, _, t_squared_d = perturbation(gradient, average, weight, scaled, by)
+                squares = [g * g, d * d] + ([] if t_squared_d is None else [d * t_squared_d])
+                sums.append(torch.stack([square.sum(1) for square in squares]))
+            return torch.cat(sums, dim=1)
 
         def move(
-            gradient: Tensor,
-            average: Tensor | None,
-            weight: Tensor,
+            gradients: Tensors,
+            averages: Averages,
+            weights: Tensors,
             scaled: bool,
             by: Tensor,
-            backup: Tensor,
+            backups: Tensors,
             scale: Tensor,
         ) -> None:
-            _, d, new_average, t_squared_d = perturbation(gradient, average, weight, scaled, by)
-            backup.copy_(weight * by[2])
-            weight.add_((d if t_squared_d is None else t_squared_d) * scale)
-            if average is not None and new_average is not None:
-                average.copy_(new_average)
+            rows = zip(gradients, averages, weights, backups, strict=True)
+            for gradient, average, weight, backup in rows:
+                _, d, new_average, t_squared_d = perturbation(gradient, average, weight, scaled, by)
+                backup.copy_(weight * by[2])
+                weight.add_((d if t_squared_d is None else t_squared_d) * scale)
+                if average is not None and new_average is not None:
+                    average.copy_(new_average)
 
         if not self._has_form:
             warnings.warn(
@@ -88,7 +100,8 @@ class Kernels:
                 stacklevel=2,
             )
         self._eager: tuple[Callable[..., Tensor], Callable[..., None]] = (measure, move)
-        self._measure, self._move = _compile(measure), _compile(move)
+        self._measure = {count: _compile(measure) for count in (TOGETHER, 1)}
+        self._move = {count: _compile(move) for count in (TOGETHER, 1)}
 
     def take(self, climber: Climber) -> bool:
         """Whether there is a kernel for this parameter on this step."""
@@ -117,12 +130,16 @@ class Kernels:
 
     def measure(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
         """||g||², ||d||² and ||T d||² over the block; nothing is written."""
-        by = self._by(block, inverse_scale)
-        rows = [
-            self._measure(g, m, w, block.scaled, by)
-            for g, m, w in zip(block.gradients, _averages(block), block.weights, strict=True)
-        ]
-        sums = torch.cat(rows, dim=1).sum(1)
+        by, averages = self._by(block, inverse_scale), _averages(block)
+        sums = torch.cat(
+            [
+                self._measure[count](
+                    block.gradients[rows], averages[rows], block.weights[rows], block.scaled, by
+                )
+                for rows, count in _calls(len(block.weights))
+            ],
+            dim=1,
+        ).sum(1)
         return sums if len(sums) == 3 else sums[[0, 1, 1]]  # T = 1
 
     def move(
@@ -132,12 +149,14 @@ class Kernels:
 
         From the last to the first: what `measure` read last may still be in the cache.
         """
-        by = self._by(block, inverse_scale)
+        by, averages = self._by(block, inverse_scale), _averages(block)
         scale = scale.to(block.dtype)
-        rows = zip(block.gradients, _averages(block), block.weights, block.backups, strict=True)
-        for g, m, w, backup in reversed(list(rows)):
-            self._move(g, m, w, block.scaled, by, backup, scale)
-            moved.append(([w], [backup]))
+        for rows, count in reversed(_calls(len(block.weights))):
+            weights, backups = block.weights[rows], block.backups[rows]
+            self._move[count](
+                block.gradients[rows], averages[rows], weights, block.scaled, by, backups, scale
+            )
+            moved.append((weights, backups))
 
     def _by(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
         constant = self._direction.constant(block.updates)
@@ -148,32 +167,11 @@ class Kernels:
 
     def _compiles(self, weight: Tensor, average: torch.dtype | None, scaled: bool) -> bool:
         """Compile and try on tensors that nobody needs, before any real one is touched."""
-        generator = torch.Generator().manual_seed(0)
-        trial = torch.randn(3, 256, WIDTH, dtype=weight.dtype, generator=generator)
-        w, g, m = (part.clone() for part in trial.to(weight.device))  # offset 0, as real ones have
-        limits = torch.finfo(w.dtype)
-        odd = [-0.0, limits.max, limits.tiny, limits.smallest_normal / 2, limits.eps]
-        w[0, : len(odd)] = w.new_tensor(odd)
-        state = [g, m.to(average) if average is not None else None, w]
-        copies = [None if tensor is None else tensor.clone() for tensor in state]
-        backup, before = torch.zeros_like(w), w.clone()
-        for tensor in (*state, backup):
-            if tensor is not None:
-                torch._dynamo.mark_dynamic(tensor, 0)
-        by, scale = w.new_tensor([0.5, 0.9, 1.0]), w.new_tensor(0.1)
-        measure, move = self._eager
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the compiler's own, about its own code
-                sums = self._measure(*state, scaled, by)
-                self._move(*state, scaled, by, backup, scale)
-            bits = torch.int32 if w.dtype == torch.float32 else torch.int64
-            if not torch.equal(backup.view(bits), before.view(bits)):
-                raise RuntimeError("the backup of its kernel is not exact")
-            torch.testing.assert_close(sums, measure(*copies, scaled, by))
-            move(*copies, scaled, by, backup, scale)
-            for found, expected in zip(state, copies, strict=True):
-                torch.testing.assert_close(found, expected)
+                for count in self._move:
+                    self._try(count, weight, average, scaled)
         except Exception as error:
             reason = getattr(error, "inner_exception", error)
             line = str(reason).strip().partition("\n")[0]
@@ -184,6 +182,44 @@ class Kernels:
             )
             return False
         return True
+
+    def _try(self, count: int, like: Tensor, average: torch.dtype | None, scaled: bool) -> None:
+        """Compare the kernels for `count` tensors with what they were compiled from."""
+        generator = torch.Generator().manual_seed(0)
+        # Lengths that differ, or torch.compile would take them for equal ever after.
+        state = [
+            [
+                torch.randn(64 + i, WIDTH, dtype=like.dtype, generator=generator).to(like.device)
+                for i in range(count)
+            ]
+            for _ in range(3)
+        ]
+        gradients, weights = state[0], state[2]
+        averages = [m.to(average) if average is not None else None for m in state[1]]
+        limits = torch.finfo(like.dtype)
+        odd = [-0.0, limits.max, limits.tiny, limits.smallest_normal / 2, limits.eps]
+        weights[0][0, : len(odd)] = weights[0].new_tensor(odd)
+        backups = [torch.zeros_like(w) for w in weights]
+        for tensor in (*gradients, *averages, *weights, *backups):
+            if tensor is not None:
+                torch._dynamo.mark_dynamic(tensor, 0)
+        by, scale = weights[0].new_tensor([0.5, 0.9, 1.0]), weights[0].new_tensor(0.1)
+        expected_averages = [None if m is None else m.clone() for m in averages]
+        expected_weights, before = ([w.clone() for w in weights] for _ in range(2))
+        measure, move = self._eager
+
+        sums = self._measure[count](gradients, averages, weights, scaled, by)
+        self._move[count](gradients, averages, weights, scaled, by, backups, scale)
+        bits = torch.int32 if like.dtype == torch.float32 else torch.int64
+        for backup, old in zip(backups, before, strict=True):
+            if not torch.equal(backup.view(bits), old.view(bits)):
+                raise RuntimeError("the backup of its kernel is not exact")
+        expected = (gradients, expected_averages, expected_weights, scaled, by)
+        torch.testing.assert_close(sums, measure(*expected))
+        move(*expected, backups, scale)
+        torch.testing.assert_close(weights, expected_weights)
+        if average is not None:
+            torch.testing.assert_close(averages, expected_averages)
 
 
 def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:
@@ -209,8 +245,17 @@ def _up_to_date(part: object, forms: tuple[str, ...], sources: tuple[str, ...]) 
     return all(is_given(form) and depth(form) <= min(map(depth, sources)) for form in forms)
 
 
-def _averages(block: Block) -> list[Tensor] | list[None]:
+def _averages(block: Block) -> Averages:
     return block.averages or [None] * len(block.weights)
+
+
+def _calls(tensors: int) -> list[tuple[slice, int]]:
+    """How a number of tensors is shared out among calls: which, and how many they are."""
+    together = tensors - tensors % TOGETHER
+    return [
+        *((slice(i, i + TOGETHER), TOGETHER) for i in range(0, together, TOGETHER)),
+        *((slice(i, i + 1), 1) for i in range(together, tensors)),
+    ]
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from friendly_sam import (
     fused,
 )
 from friendly_sam.blocks import WIDTH
-from friendly_sam.fused import LEAST, Kernels
+from friendly_sam.fused import LEAST, TOGETHER, Kernels
 from friendly_sam.geometries import Geometry
 
 
@@ -86,6 +86,33 @@ def test_fused_is_foreach_within_rounding(method, steps, taken):
             torch.testing.assert_close(
                 ours.memory.averages[p], theirs.memory.averages[q], rtol=0, atol=1e-13
             )
+
+
+@pytest.mark.parametrize("method", ["F-SAM", "F-ASAM", "ASAM"])
+def test_tensors_that_share_a_call(method, taken):
+    sizes = [LEAST + 1000 * i for i in (3, 0, 2, 0, 1, 7)] + [10]
+    assert len(sizes) > TOGETHER + 1
+
+    def ended(fused):
+        generator = torch.Generator().manual_seed(0)
+
+        def draw():
+            return [torch.randn(n, generator=generator, dtype=torch.float64) for n in sizes]
+
+        parameters = [nn.Parameter(tensor) for tensor in draw()]
+        optimizer = FAMILY[method](momentum(parameters), fused=fused)
+        perturbed = []
+        for _ in range(2):
+            for parameter, gradient in zip(parameters, draw(), strict=True):
+                parameter.grad = gradient
+            with optimizer.perturbed():
+                perturbed += [parameter.detach().clone() for parameter in parameters]
+        return perturbed, [parameter.detach() for parameter in parameters]
+
+    fused, plain = ended(True), ended(False)
+    assert len(taken) == 2 * (len(sizes) - 1)
+    torch.testing.assert_close(fused[0], plain[0], rtol=0, atol=1e-13)
+    assert_same(fused[1], plain[1])
 
 
 def test_other_forms_of_f_sam(taken):
@@ -194,10 +221,11 @@ def test_a_kernel_that_errs_is_not_used(argument, reason, monkeypatch, taken):
         def run(*arguments):
             result = function(*arguments)
             if function.__name__ == "move":
+                last = arguments[argument][-1]
                 if argument == 5:
-                    arguments[argument][-1, -1] += 1e-16 + arguments[argument][-1, -1] * 1e-15
+                    last[-1, -1] += 1e-16 + last[-1, -1] * 1e-15
                 else:
-                    arguments[argument].mul_(1.001)
+                    last.mul_(1.001)
             return result
 
         return run
@@ -223,16 +251,20 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
     monkeypatch.setattr(Kernels, "_compiles", trial)
     with torch.compiler.set_stance("fail_on_recompile"):  # but in a trial
         for width, autocast in [(65, False), (65, True), (64, False), (80, True), (100, False)]:
-            parameters = [nn.Parameter(torch.ones(width, WIDTH)) for _ in range(2)]
+            memory = torch.ones(2 * TOGETHER + 1, width + 8, WIDTH)  # one, as flat parameters have
+            rows = [*range(2, 2 + TOGETHER), *[0] * TOGETHER, 1]
+            parameters = [
+                nn.Parameter(part[: width + i]) for part, i in zip(memory, rows, strict=True)
+            ]
             base = torch.optim.SGD(parameters, lr=0.1)
             optimizer = FriendlySAM(base, decay=0.8, fused=True)
             for _ in range(3):
                 for parameter in parameters:
-                    drawn = torch.randn(width * WIDTH + 1)
-                    parameter.grad = drawn[1:].view(width, WIDTH)  # memory that starts at 1
+                    drawn = torch.randn(parameter.numel() + 1)
+                    parameter.grad = drawn[1:].view_as(parameter)  # memory that starts at 1
                 with torch.autocast("cpu", enabled=autocast), optimizer.perturbed():
                     pass
-    assert len(taken) == 5 * 3 * 2
+    assert len(taken) == 5 * 3 * (2 * TOGETHER + 1)
 
 
 def test_a_subclass_that_leaves_the_fused_form_behind_goes_the_ordinary_way(taken):
