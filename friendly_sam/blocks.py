@@ -7,8 +7,9 @@ are a block's, never the whole model's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 WIDTH = 1024
 """The length of the rows that fused kernels work on."""
+
+Cut = Callable[[Tensor], Tensor]
+"""From a tensor of a parameter, the piece of it that is in a block."""
 
 Shards = tuple["ProcessGroup", ...]
 """The process groups over which a tensor is sharded; empty for a tensor that is whole here."""
@@ -57,6 +61,8 @@ class Block:
     backups: list[Tensor] = field(default_factory=list)
     averages: list[Tensor] = field(default_factory=list)
     references: list[Tensor] = field(default_factory=list)
+    sources: list[tuple[Tensor, Cut]] = field(default_factory=list)
+    """The parameter that each row is from, and how it was cut."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -102,13 +108,15 @@ def gather(
     blocks: list[Block] = []
     current: dict[tuple[object, ...], tuple[Block, int]] = {}
     for climber in climbers:
-        rows = [local(climber.parameter), local(climber.gradient), local(climber.backup)]
+        rows = [climber.parameter, climber.gradient, climber.backup]
         if climber.average is not None:
-            rows.append(local(climber.average))
+            rows.append(climber.average)
         if climber.reference is not None:
-            rows.append(local(climber.reference))
+            rows.append(climber.reference)
+        rows = [local(row) for row in rows]
         setting = (climber.rho, climber.updates, climber.scaled, shards(climber.parameter))
-        for piece, fused in _pieces(rows, climber, fuse):
+        for cut, fused in _cuts(rows, climber, fuse):
+            piece = [cut(row) for row in rows]
             weight = piece[0]
             key = (weight.device, weight.dtype, setting, fused)
             block, size = current.get(key, (None, 0))
@@ -124,7 +132,62 @@ def gather(
                 block.averages.append(piece[3])
             if climber.reference is not None:
                 block.references.append(piece[-1])
+            block.sources.append((climber.parameter, cut))
     return blocks
+
+
+class Gathered:
+    """Blocks that stay from step to step, as long as nothing but the gradients in them is new.
+
+    Gathering takes Python several microseconds a tensor; to see that it is not due, one.
+    """
+
+    def __init__(
+        self, blocks: Sequence[Block], climbers: Sequence[Climber], setting: tuple[object, ...]
+    ) -> None:
+        self.blocks = blocks
+        self.lasts = all(
+            type(climber.parameter) in (Tensor, Parameter) and climber.reference is None
+            for climber in climbers
+        )
+        """Whether they can be right at another step: not where they hold more that is new."""
+        self._setting = setting
+        self._members = [
+            (climber.parameter, climber.rho, _outline(climber.parameter), climber.average)
+            for climber in climbers
+            if self.lasts
+        ]
+
+    def fill(
+        self,
+        climbing: Sequence[tuple[Tensor, float]],
+        setting: tuple[object, ...],
+        averages: Mapping[Tensor, Tensor],
+    ) -> bool:
+        """Put the gradients of `climbing` into the blocks, unless those must be gathered anew."""
+        if setting != self._setting or len(climbing) != len(self._members):
+            return False
+        for now, then in zip(climbing, self._members, strict=True):
+            parameter, rho, outline, average = then
+            if (
+                now[0] is not parameter
+                or now[1] != rho
+                or _outline(parameter) != outline
+                or averages.get(parameter) is not average
+            ):
+                return False
+        for block in self.blocks:
+            block.gradients = [
+                cut(local(source.grad)) for source, cut in block.sources if source.grad is not None
+            ]
+        return True
+
+
+def _outline(parameter: Tensor) -> tuple[object, ...]:
+    """Where a parameter is, and what decides how it and its gradient are cut."""
+    gradient = parameter.grad
+    assert gradient is not None
+    return parameter.data_ptr(), gradient.dtype, gradient.shape, gradient.stride()
 
 
 def _limit(device: torch.device) -> int:
@@ -133,36 +196,51 @@ def _limit(device: torch.device) -> int:
     return 2**20 if device.type == "cpu" else 2**24
 
 
-def _pieces(
-    rows: list[Tensor], climber: Climber, fuse: Callable[[Climber], bool] | None
-) -> Iterable[tuple[Sequence[Tensor], bool]]:
-    """Cut tensors that belong together into pieces, and say of each whether a kernel takes it."""
+def _cuts(
+    rows: Sequence[Tensor], climber: Climber, fuse: Callable[[Climber], bool] | None
+) -> Iterable[tuple[Cut, bool]]:
+    """How to cut tensors that belong together, and of each piece whether a kernel takes it."""
     size, limit = rows[0].numel(), _limit(rows[0].device)
     fused = fuse is not None and fuse(climber)
     if size <= limit and not fused:
-        return [(rows, False)]
+        return [(_uncut, False)]
     flat = _flat(rows)
     if flat is None:
-        return [(rows, False)]
+        return [(_uncut, False)]
     if not fused:
-        split = zip(*(torch.split(row, limit) for row in flat), strict=True)
-        return [(piece, False) for piece in split]
+        return [(partial(_piece, flat, i, i + limit), False) for i in range(0, size, limit)]
     whole = size - size % WIDTH
-    if whole == size:
-        return [([row.view(-1, WIDTH).detach() for row in flat], True)]
-    return [
-        ([row[:whole].view(-1, WIDTH).detach() for row in flat], True),
-        ([row[whole:] for row in flat], False),
-    ]
+    cuts: list[tuple[Cut, bool]] = [(partial(_rows, flat, whole), True)]
+    return cuts if whole == size else [*cuts, (partial(_piece, flat, whole, size), False)]
 
 
-def _flat(rows: list[Tensor]) -> list[Tensor] | None:
-    """The tensors with one dimension, sharing memory, if all lie in memory in the same order."""
+def _uncut(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _piece(flat: Cut, start: int, end: int, tensor: Tensor) -> Tensor:
+    return flat(tensor)[start:end]
+
+
+def _rows(flat: Cut, size: int, tensor: Tensor) -> Tensor:
+    return flat(tensor)[:size].view(-1, WIDTH).detach()
+
+
+def _flat(rows: Sequence[Tensor]) -> Cut | None:
+    """What gives these tensors one dimension, sharing memory, if all lie in the same order."""
     if all(row.is_contiguous() for row in rows):
-        return [row.view(-1) for row in rows]
+        return _in_order
     if all(row.is_contiguous(memory_format=torch.channels_last) for row in rows):
-        return [row.permute(0, 2, 3, 1).view(-1) for row in rows]
+        return _channels_last
     return None
+
+
+def _in_order(tensor: Tensor) -> Tensor:
+    return tensor.view(-1)
+
+
+def _channels_last(tensor: Tensor) -> Tensor:
+    return tensor.permute(0, 2, 3, 1).view(-1)
 
 
 def total(

@@ -51,6 +51,7 @@ class Kernels:
     def __init__(self, direction: Direction, geometry: Geometry) -> None:
         self._direction = direction
         self._compiled: dict[tuple[object, ...], bool] = {}
+        self._devices: dict[str, None] = {}
         # SAM itself (norm, backup, sum) has nothing to fuse: foreach is as quick, or quicker.
         self._plain = type(direction) is Gradient and type(geometry) is Euclidean
         self._has_form = _up_to_date(geometry, ("squared_of",), ("squared",))
@@ -116,17 +117,15 @@ class Kernels:
             return False
         average = None if climber.average is None else local(climber.average).dtype
         device = weight.device.type
-        # In other surroundings torch.compile makes another kernel; each is tried before its use.
-        surroundings = (
-            torch.get_num_threads(),
-            torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.get_default_dtype(),
-        )
-        key = (weight.dtype, average, device, climber.scaled, surroundings)
+        key = (device, weight.dtype, average, climber.scaled, _surroundings(device))
         if key not in self._compiled:
+            self._devices[device] = None
             self._compiled[key] = self._compiles(weight, average, climber.scaled)
         return self._compiled[key]
+
+    def surroundings(self) -> tuple[object, ...]:
+        """Where these differ, torch.compile makes another kernel; each is tried before its use."""
+        return tuple(_surroundings(device) for device in self._devices)
 
     def measure(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
         """||g||², ||d||² and ||T d||² over the block; nothing is written."""
@@ -220,6 +219,15 @@ class Kernels:
         torch.testing.assert_close(weights, expected_weights)
         if average is not None:
             torch.testing.assert_close(averages, expected_averages)
+
+
+def _surroundings(device: str) -> tuple[object, ...]:
+    return (
+        torch.get_num_threads(),
+        torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_dtype(),
+    )
 
 
 def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:

@@ -29,21 +29,21 @@ class Memory:
         self._backups: dict[Tensor, Tensor] = {}
 
     def climber(
-        self, parameter: Tensor, gradient: Tensor, rho: float, direction: Direction, scaled: bool
+        self, parameter: Tensor, rho: float, direction: Direction, *, scaled: bool
     ) -> Climber:
         """`parameter` with its gradient, backup and, where `direction` keeps one, average."""
-        climber = Climber(parameter, gradient, self._backup(parameter), rho, scaled=scaled)
+        assert parameter.grad is not None
+        climber = Climber(parameter, parameter.grad, self._backup(parameter), rho, scaled=scaled)
         if direction.keeps_average:
             climber.average = self._average(parameter, direction)
             if direction.counts_updates:
                 climber.updates = self.updates[parameter]
         return climber
 
-    def count(self, climbers: Iterable[Climber]) -> None:
-        """Note that the averages of `climbers` have taken in a gradient."""
-        for climber in climbers:
-            if climber.average is not None:
-                self.updates[climber.parameter] += 1
+    def count(self, parameters: Iterable[Tensor]) -> None:
+        """Note that the averages of `parameters` have taken in a gradient."""
+        for parameter in parameters:
+            self.updates[parameter] += 1
 
     def merge_into(
         self, base_state: dict[str, Any], parameters: Sequence[Tensor]

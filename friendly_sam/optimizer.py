@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from friendly_sam.batchnorm import frozen_statistics
-from friendly_sam.blocks import Climber, Shards, gather, shards
+from friendly_sam.blocks import Block, Climber, Gathered, Shards, gather, shards
 from friendly_sam.checks import (
     check_base,
     check_count,
@@ -129,6 +129,7 @@ class SharpnessAware(Optimizer):
         self.memory = Memory()
         self._moved: list[Moved] = []
         self._kernels: Kernels | None = None
+        self._gathered: Gathered | None = None
         self._inside = False
         self._ascended = False
         self._warned: set[str] = set()
@@ -266,7 +267,7 @@ class SharpnessAware(Optimizer):
             post_hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_moved", "_kernels", "state", "param_groups", "step")
+        left_out = ("_moved", "_kernels", "_gathered", "state", "param_groups", "step")
         return {
             key: value
             for key, value in self.__dict__.items()
@@ -275,7 +276,7 @@ class SharpnessAware(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._moved, self._kernels = [], None
+        self._moved, self._kernels, self._gathered = [], None, None
         self._share()
 
     def __repr__(self) -> str:
@@ -326,36 +327,57 @@ class SharpnessAware(Optimizer):
     @torch.no_grad()
     def _ascend(self, scaler: torch.amp.GradScaler | None = None) -> None:
         """Use up the gradients to move the weights to w + ε."""
-        climbers = self._climbers()
-        if not climbers and self._parameters() and all(p.grad is None for p in self._parameters()):
+        climbing = self._climbing()
+        if not climbing and self._parameters() and all(p.grad is None for p in self._parameters()):
             self._warn_once(
                 f"{type(self).__name__} found no gradient to climb along, so nothing happens. The "
                 "closure must call backward(); with perturbed(), the first backward() comes before."
             )
-        self.zero_grad()
-        if self.direction.reference is not None:
-            self._take_references(self.direction.reference, climbers)
         inverse_scale = None
-        if scaler is not None and scaler.is_enabled() and climbers:
-            one = torch.ones((), device=climbers[0].gradient.device)
+        if scaler is not None and scaler.is_enabled() and climbing:
+            one = torch.ones((), device=climbing[0][0].device)
             inverse_scale = scaler.scale(one).reciprocal()  # get_scale() would synchronise
+        blocks = self._blocks(climbing)
+        try:
+            with uninterrupted():
+                finite = climb(
+                    blocks,
+                    self.direction,
+                    self.geometry,
+                    moved=self._moved,
+                    groups=self._sharding(),
+                    inverse_scale=inverse_scale,
+                    kernels=self._kernels,
+                )
+                if finite and self.direction.keeps_average:
+                    self.memory.count(parameter for parameter, _ in climbing)
+        finally:
+            for block in blocks:
+                block.gradients = []  # the second pass needs the memory
+
+    def _blocks(self, climbing: list[tuple[Tensor, float]]) -> Sequence[Block]:
+        """What climbs, in blocks, with the gradients taken out of `.grad`."""
         if self.fused and self._kernels is None:
             from friendly_sam.fused import kernels_for  # imports the compiler, which takes a while
 
             self._kernels = kernels_for(self.direction, self.geometry)
-        blocks = gather(climbers, self._kernels.take if self._kernels is not None else None)
-        with uninterrupted():
-            finite = climb(
-                blocks,
-                self.direction,
-                self.geometry,
-                moved=self._moved,
-                groups=self._sharding(),
-                inverse_scale=inverse_scale,
-                kernels=self._kernels,
-            )
-            if finite:
-                self.memory.count(climbers)
+        gathered, self._gathered = self._gathered, None
+        if gathered is None or not gathered.fill(climbing, self._setting(), self.memory.averages):
+            climbers = self._climbers(climbing)
+            if self.direction.reference is not None:
+                self._take_references(self.direction.reference, climbers)
+            blocks = gather(climbers, self._kernels.take if self._kernels is not None else None)
+            gathered = Gathered(blocks, climbers, self._setting())
+        for parameter in self._parameters():
+            parameter.grad = None
+        if gathered.lasts and not self.direction.counts_updates:
+            self._gathered = gathered
+        return gathered.blocks
+
+    def _setting(self) -> tuple[object, ...]:
+        """What blocks depend on besides the parameters, their radii and their averages."""
+        around = self._kernels.surroundings() if self._kernels is not None else None
+        return self.memory, self.direction, self._scaled, self._kernels, around
 
     @torch.no_grad()
     def _come_back(self) -> None:
@@ -363,25 +385,25 @@ class SharpnessAware(Optimizer):
         self._inside = False
 
     def _take_references(self, reference: Closure, climbers: list[Climber]) -> None:
+        self.zero_grad()
         with torch.enable_grad(), frozen_statistics(self.model):
             reference()
         for climber in climbers:
             gradient = climber.parameter.grad
             climber.reference = torch.zeros_like(climber.gradient) if gradient is None else gradient
-        self.zero_grad()
 
     def _let_averages_take_in(self) -> None:
         """On a step without ascent, the moving averages take in the descent gradient."""
         if not self.direction.keeps_average:
             return
         with uninterrupted():
-            climbers = self._climbers()
-            blocks = gather(climbers)
+            climbing = self._climbing()
+            blocks = gather(self._climbers(climbing))
             *_, finite = gradient_norms(blocks, self._sharding())
             if finite:
                 for block in blocks:
                     self.direction.take_in(block)
-                self.memory.count(climbers)
+                self.memory.count(parameter for parameter, _ in climbing)
 
     def _step_with_given_gradients(self) -> None:
         due, counts = self.ascent_due, self._ascended
@@ -396,7 +418,7 @@ class SharpnessAware(Optimizer):
                     "closure, or take the second gradient inside `with optimizer.perturbed():`."
                 )
         if self.direction.keeps_average:
-            self._climbers()  # a checkpoint is loaded into the averages that are there
+            self._climbers(self._climbing())  # loading goes into what is there
         self.base.step()
         self._ascended = False
         if counts:
@@ -410,11 +432,12 @@ class SharpnessAware(Optimizer):
         """
         if any(float(group.get("lr", 1.0)) != 0 for group in self.param_groups):
             return False
-        squared, *_ = gradient_norms(gather(self._climbers()), self._sharding())
+        squared, *_ = gradient_norms(gather(self._climbers(self._climbing())), self._sharding())
         return squared.item() == 0
 
-    def _climbers(self) -> list[Climber]:
-        climbers = []
+    def _climbing(self) -> list[tuple[Tensor, float]]:
+        """The parameters that have a gradient and a radius above 0, and that radius."""
+        climbing = []
         for group in self.param_groups:
             rho = self._radius(group)
             for parameter in group["params"] if rho > 0 else ():
@@ -427,11 +450,19 @@ class SharpnessAware(Optimizer):
                         "which cannot climb: use dense gradients, or put it into a group with "
                         f'"{self.radius_key}": 0.0'
                     )
-                scaled = self._scaled is None or parameter in self._scaled
-                climbers.append(
-                    self.memory.climber(parameter, gradient, rho, self.direction, scaled)
-                )
-        return climbers
+                climbing.append((parameter, rho))
+        return climbing
+
+    def _climbers(self, climbing: list[tuple[Tensor, float]]) -> list[Climber]:
+        return [
+            self.memory.climber(
+                parameter,
+                rho,
+                self.direction,
+                scaled=self._scaled is None or parameter in self._scaled,
+            )
+            for parameter, rho in climbing
+        ]
 
     def _radius(self, group: dict[str, Any]) -> float:
         rho = group.get(self.radius_key, self.defaults[self.radius_key])

@@ -258,11 +258,12 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
             ]
             base = torch.optim.SGD(parameters, lr=0.1)
             optimizer = FriendlySAM(base, decay=0.8, fused=True)
-            for _ in range(3):
+            for step in range(3):
                 for parameter in parameters:
                     drawn = torch.randn(parameter.numel() + 1)
                     parameter.grad = drawn[1:].view_as(parameter)  # memory that starts at 1
-                with torch.autocast("cpu", enabled=autocast), optimizer.perturbed():
+                changed = autocast != (step == 1)  # within one training, too
+                with torch.autocast("cpu", enabled=changed), optimizer.perturbed():
                     pass
     assert len(taken) == 5 * 3 * (2 * TOGETHER + 1)
 
