@@ -210,8 +210,12 @@ def _cuts(
     if not fused:
         return [(partial(_piece, flat, i, i + limit), False) for i in range(0, size, limit)]
     whole = size - size % WIDTH
-    cuts: list[tuple[Cut, bool]] = [(partial(_rows, flat, whole), True)]
-    return cuts if whole == size else [*cuts, (partial(_piece, flat, whole, size), False)]
+    if whole == size:
+        return [(partial(_rows, flat), True)]
+    return [
+        (partial(_rows, partial(_piece, flat, 0, whole)), True),
+        (partial(_piece, flat, whole, size), False),
+    ]
 
 
 def _uncut(tensor: Tensor) -> Tensor:
@@ -222,8 +226,8 @@ def _piece(flat: Cut, start: int, end: int, tensor: Tensor) -> Tensor:
     return flat(tensor)[start:end]
 
 
-def _rows(flat: Cut, size: int, tensor: Tensor) -> Tensor:
-    return flat(tensor)[:size].view(-1, WIDTH).detach()
+def _rows(flat: Cut, tensor: Tensor) -> Tensor:
+    return flat(tensor).view(-1, WIDTH).detach()
 
 
 def _flat(rows: Sequence[Tensor]) -> Cut | None:

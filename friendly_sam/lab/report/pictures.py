@@ -179,9 +179,12 @@ def _cost(results: Results) -> list[Panel]:
                 error = [score.std] if score.n > 1 else None
                 points.append(Series(label=method, x=[prices[method]], y=[score.mean], error=error))
         if points:
+            radii = {cell.cell.x for cell in results.cells if cell.cell.x}
             drawn.append(
                 Panel(
-                    title="Best radius of each, on validation",
+                    title="Best radius of each, on validation"
+                    if len(radii) > 1
+                    else "All at one radius",
                     x_label="processor time / SGD's",
                     y_label=Y_LABELS["test_accuracy"],
                     series=points,
