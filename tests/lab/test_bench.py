@@ -90,10 +90,10 @@ def test_contenders_take_turns_in_a_rotating_order():
     assert times == {name: [1.0, 1.0] for name in "abc"}
 
 
-def test_a_ratio_is_that_of_medians_with_the_quartiles_within_rounds():
-    found = ratio([2.0, 4.0, 6.0], [1.0, 2.0, 4.0])
+def test_a_ratio_is_taken_within_a_round():
+    found = ratio([2.0, 4.0, 30.0], [1.0, 4.0, 10.0])  # a machine that slows down
     assert found.median == 2.0
-    assert (found.low, found.high) == (1.75, 2.0)
+    assert (found.low, found.high) == (1.5, 2.5)
     assert spread([3.0]).low == spread([3.0]).high == 3.0
     assert slope([1, 10, 100], [5, 50, 500]) == pytest.approx(1)
 
