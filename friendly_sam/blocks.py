@@ -19,7 +19,7 @@ from torch.nn import Parameter
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-WIDTH = 1024
+WIDTH = 4096
 """The length of the rows that fused kernels work on."""
 
 Cut = Callable[[Tensor], Tensor]

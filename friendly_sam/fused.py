@@ -188,7 +188,7 @@ class Kernels:
         # Lengths that differ, or torch.compile would take them for equal ever after.
         state = [
             [
-                torch.randn(64 + i, WIDTH, dtype=like.dtype, generator=generator).to(like.device)
+                torch.randn(16 + i, WIDTH, dtype=like.dtype, generator=generator).to(like.device)
                 for i in range(count)
             ]
             for _ in range(3)
