@@ -293,16 +293,24 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 def squared_norm(tensors: list[Tensor]) -> Tensor:
     """The sum of the squares of all elements, a scalar tensor."""
-    squares = []
-    if tensors[0].device.type == "cpu" and tensors[0].dtype == wide(tensors[0].dtype):
-        # On a CPU <x, x> takes less than half the time of ||x||, and errs less in float32.
-        large = [t for t in tensors if t.numel() >= _LARGE and t.is_contiguous()]
-        squares = [torch.dot(flat, flat) for flat in (t.view(-1) for t in large)]
-        tensors = [t for t in tensors if t.numel() < _LARGE or not t.is_contiguous()]
-    if tensors:
-        norms = torch._foreach_norm(tensors, 2, dtype=wide(tensors[0].dtype))
-        squares.append(torch.stack(norms).square().sum())
-    return torch.stack(squares).sum()
+    first = tensors[0]
+    if first.device.type != "cpu" or first.dtype != wide(first.dtype):
+        norms = torch._foreach_norm(tensors, 2, dtype=wide(first.dtype))
+        return torch.stack(norms).square().sum()
+    # On a CPU <x, x> takes less than half the time of ||x||, and errs less in float32; of many
+    # small tensors it takes a fifth, once they are laid side by side.
+    flat = [tensor if tensor.dim() == 1 else _in_any_order(tensor) for tensor in tensors]
+    large = [tensor for tensor in flat if tensor.numel() >= _LARGE]
+    small = [tensor for tensor in flat if tensor.numel() < _LARGE]
+    if small:
+        large.append(torch.cat(small))
+    return torch.stack([torch.dot(tensor, tensor) for tensor in large]).sum()
+
+
+def _in_any_order(tensor: Tensor) -> Tensor:
+    """All elements in one dimension, without a copy where there is an order that needs none."""
+    flat = _flat([tensor])
+    return tensor.reshape(-1) if flat is None else flat(tensor)
 
 
 def inner_product(left: list[Tensor], right: list[Tensor]) -> Tensor:
