@@ -118,7 +118,7 @@ def gather(
         for cut, fused in _cuts(rows, climber, fuse):
             piece = [cut(row) for row in rows]
             weight = piece[0]
-            key = (weight.device, weight.dtype, setting, fused)
+            key = (weight.device, fused, setting, *(row.dtype for row in piece))
             block, size = current.get(key, (None, 0))
             size += weight.numel()
             if block is None or (size > _limit(weight.device) and not fused):
@@ -137,20 +137,18 @@ def gather(
 
 
 class Gathered:
-    """Blocks that stay from step to step, as long as nothing but the gradients in them is new.
+    """Blocks that stay from step to step, as long as nothing but gradients and weights is new.
 
-    Gathering takes Python several microseconds a tensor; to see that it is not due, one.
+    Gathering takes Python several microseconds a tensor; to see that it is not due, one. Between
+    steps no view of a parameter is kept: whoever replaces its memory finds nobody in the way.
     """
 
     def __init__(
         self, blocks: Sequence[Block], climbers: Sequence[Climber], setting: tuple[object, ...]
     ) -> None:
         self.blocks = blocks
-        self.lasts = all(
-            type(climber.parameter) in (Tensor, Parameter) and climber.reference is None
-            for climber in climbers
-        )
-        """Whether they can be right at another step: not where they hold more that is new."""
+        self.lasts = all(type(climber.parameter) in (Tensor, Parameter) for climber in climbers)
+        """Whether another step may find them right."""
         self._setting = setting
         self._members = [
             (climber.parameter, climber.rho, _outline(climber.parameter), climber.average)
@@ -164,7 +162,7 @@ class Gathered:
         setting: tuple[object, ...],
         averages: Mapping[Tensor, Tensor],
     ) -> bool:
-        """Put the gradients of `climbing` into the blocks, unless those must be gathered anew."""
+        """Put in what is new of `climbing`, unless the blocks must be gathered anew."""
         if setting != self._setting or len(climbing) != len(self._members):
             return False
         for now, then in zip(climbing, self._members, strict=True):
@@ -177,17 +175,30 @@ class Gathered:
             ):
                 return False
         for block in self.blocks:
+            block.weights = [cut(local(source)) for source, cut in block.sources]
             block.gradients = [
                 cut(local(source.grad)) for source, cut in block.sources if source.grad is not None
             ]
         return True
 
+    def clear(self) -> None:
+        """Let go of what is new at each step; the second pass needs the gradients' memory."""
+        for block in self.blocks:
+            block.weights, block.gradients, block.references = [], [], []
+
 
 def _outline(parameter: Tensor) -> tuple[object, ...]:
-    """Where a parameter is, and what decides how it and its gradient are cut."""
+    """What decides how a parameter and its gradient are cut, and into which block they go."""
     gradient = parameter.grad
     assert gradient is not None
-    return parameter.data_ptr(), gradient.dtype, gradient.shape, gradient.stride()
+    return (
+        parameter.device,
+        parameter.dtype,
+        parameter.stride(),
+        gradient.dtype,
+        gradient.shape,
+        gradient.stride(),
+    )
 
 
 def _limit(device: torch.device) -> int:
@@ -274,13 +285,19 @@ def total(
         row = row.to(device=device, dtype=dtype)
         added[group] = added[group] + row if group in added else row
     for group, value in added.items():
-        for process_group in group:
-            torch.distributed.all_reduce(value, group=process_group)
+        if group:
+            everywhere = value.double()  # a process without blocks does not know the others' dtype
+            for process_group in group:
+                torch.distributed.all_reduce(everywhere, group=process_group)
+            added[group] = everywhere.to(dtype)
     return torch.stack(list(added.values())).sum(0) if added else torch.zeros(count)
 
 
 _LARGE = 2**13
 """Elements from which a call of its own for a tensor is worth it."""
+
+_SIDE_BY_SIDE = 2**16
+"""Elements that one sum may take in: in float32 the error of a longer one grows with it."""
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -293,24 +310,45 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 def squared_norm(tensors: list[Tensor]) -> Tensor:
     """The sum of the squares of all elements, a scalar tensor."""
-    first = tensors[0]
-    if first.device.type != "cpu" or first.dtype != wide(first.dtype):
-        norms = torch._foreach_norm(tensors, 2, dtype=wide(first.dtype))
-        return torch.stack(norms).square().sum()
+    if tensors[0].device.type != "cpu" or tensors[0].dtype != wide(tensors[0].dtype):
+        return _sum_of_squared_norms(tensors)
     # On a CPU <x, x> takes less than half the time of ||x||, and errs less in float32; of many
     # small tensors it takes a fifth, once they are laid side by side.
-    flat = [tensor if tensor.dim() == 1 else _in_any_order(tensor) for tensor in tensors]
-    large = [tensor for tensor in flat if tensor.numel() >= _LARGE]
-    small = [tensor for tensor in flat if tensor.numel() < _LARGE]
+    squares: list[Tensor] = []
+    small: list[Tensor] = []
+    size = 0
+    for tensor in tensors:
+        flat = tensor if tensor.dim() == 1 else _flattened(tensor)
+        if flat is None:
+            squares.append(_sum_of_squared_norms([tensor]))
+        elif flat.numel() >= _LARGE:
+            squares.append(torch.dot(flat, flat))
+        else:
+            small.append(flat)
+            size += flat.numel()
+            if size >= _SIDE_BY_SIDE:
+                squares.append(_square(torch.cat(small)))
+                small, size = [], 0
     if small:
-        large.append(torch.cat(small))
-    return torch.stack([torch.dot(tensor, tensor) for tensor in large]).sum()
+        squares.append(_square(torch.cat(small)))
+    return torch.stack(squares).sum()
 
 
-def _in_any_order(tensor: Tensor) -> Tensor:
-    """All elements in one dimension, without a copy where there is an order that needs none."""
+def _square(flat: Tensor) -> Tensor:
+    return torch.dot(flat, flat)
+
+
+def _sum_of_squared_norms(tensors: list[Tensor]) -> Tensor:
+    norms = torch._foreach_norm(tensors, 2, dtype=wide(tensors[0].dtype))
+    return torch.stack(norms).square().sum()
+
+
+def _flattened(tensor: Tensor) -> Tensor | None:
+    """All elements in one dimension, in any order, if that needs no copy worth the name."""
     flat = _flat([tensor])
-    return tensor.reshape(-1) if flat is None else flat(tensor)
+    if flat is not None:
+        return flat(tensor)
+    return tensor.reshape(-1) if tensor.numel() < _LARGE else None
 
 
 def inner_product(left: list[Tensor], right: list[Tensor]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from friendly_sam.batchnorm import frozen_statistics
-from friendly_sam.blocks import Block, Climber, Gathered, Shards, gather, shards
+from friendly_sam.blocks import Climber, Gathered, Shards, gather, shards
 from friendly_sam.checks import (
     check_base,
     check_count,
@@ -258,7 +258,7 @@ class SharpnessAware(Optimizer):
         settings = [(group[self.radius_key], group[CLOCK]) for group in self.param_groups]
         base_state, memory = self.memory.split_from(state_dict, self._parameters())
         self.base.load_state_dict(base_state)
-        self.memory = memory
+        self.memory, self._gathered = memory, None
         for group, (radius, clock) in zip(self.base.param_groups, settings, strict=True):
             group.setdefault(self.radius_key, radius)
             group.setdefault(CLOCK, clock)
@@ -337,11 +337,11 @@ class SharpnessAware(Optimizer):
         if scaler is not None and scaler.is_enabled() and climbing:
             one = torch.ones((), device=climbing[0][0].device)
             inverse_scale = scaler.scale(one).reciprocal()  # get_scale() would synchronise
-        blocks = self._blocks(climbing)
+        gathered = self._gather(climbing)
         try:
             with uninterrupted():
                 finite = climb(
-                    blocks,
+                    gathered.blocks,
                     self.direction,
                     self.geometry,
                     moved=self._moved,
@@ -352,17 +352,21 @@ class SharpnessAware(Optimizer):
                 if finite and self.direction.keeps_average:
                     self.memory.count(parameter for parameter, _ in climbing)
         finally:
-            for block in blocks:
-                block.gradients = []  # the second pass needs the memory
+            gathered.clear()
 
-    def _blocks(self, climbing: list[tuple[Tensor, float]]) -> Sequence[Block]:
+    def _gather(self, climbing: list[tuple[Tensor, float]]) -> Gathered:
         """What climbs, in blocks, with the gradients taken out of `.grad`."""
         if self.fused and self._kernels is None:
             from friendly_sam.fused import kernels_for  # imports the compiler, which takes a while
 
             self._kernels = kernels_for(self.direction, self.geometry)
         gathered, self._gathered = self._gathered, None
-        if gathered is None or not gathered.fill(climbing, self._setting(), self.memory.averages):
+        lasting = self.direction.reference is None and not self.direction.counts_updates
+        if not (
+            lasting
+            and gathered is not None
+            and gathered.fill(climbing, self._setting(), self.memory.averages)
+        ):
             climbers = self._climbers(climbing)
             if self.direction.reference is not None:
                 self._take_references(self.direction.reference, climbers)
@@ -370,14 +374,15 @@ class SharpnessAware(Optimizer):
             gathered = Gathered(blocks, climbers, self._setting())
         for parameter in self._parameters():
             parameter.grad = None
-        if gathered.lasts and not self.direction.counts_updates:
+        if lasting and gathered.lasts:
             self._gathered = gathered
-        return gathered.blocks
+        return gathered
 
     def _setting(self) -> tuple[object, ...]:
         """What blocks depend on besides the parameters, their radii and their averages."""
+        constant = self.direction.constant(0)
         around = self._kernels.surroundings() if self._kernels is not None else None
-        return self.memory, self.direction, self._scaled, self._kernels, around
+        return self.memory, self.direction, constant, self._scaled, self._kernels, around
 
     @torch.no_grad()
     def _come_back(self) -> None:

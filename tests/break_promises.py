@@ -216,8 +216,8 @@ BREAKS = [
     Break(
         "13 FSDP2",
         "blocks.py",
-        "            torch.distributed.all_reduce(value, group=process_group)\n",
-        "            pass\n",
+        "                torch.distributed.all_reduce(everywhere, group=process_group)\n",
+        "                pass\n",
         "test_distributed.py::test_fsdp2_is_the_unsharded_run",
     ),
     Break(

@@ -28,6 +28,11 @@ def test_fsdp2_is_the_unsharded_run(tmp_path):
 
 
 @shards_on_cpu
+def test_fsdp2_with_a_process_that_has_no_gradient(tmp_path):
+    workers.launch(workers.fsdp_with_a_process_without_gradients, tmp_path, ("SAM",), ("F-SAM",))
+
+
+@shards_on_cpu
 def test_fsdp2_saves_and_resumes_through_dcp(tmp_path):
     settings = [
         ("F-SAM", "momentum"),

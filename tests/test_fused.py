@@ -268,6 +268,38 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
     assert len(taken) == 5 * 3 * (2 * TOGETHER + 1)
 
 
+def test_averages_of_different_dtypes_share_no_call(monkeypatch, taken):
+    """A loaded average keeps the dtype it was saved in; those of new parameters have theirs."""
+    compiles = Kernels._compiles
+
+    def trial(*arguments):
+        with torch.compiler.set_stance("default"):
+            return compiles(*arguments)
+
+    def step(optimizer):
+        for parameter in parameters:
+            parameter.grad = torch.randn_like(parameter)
+        with optimizer.perturbed():
+            pass
+
+    monkeypatch.setattr(Kernels, "_compiles", trial)
+    parameters = [nn.Parameter(torch.ones(LEAST)) for _ in range(4)]
+    first = SharpnessAware(
+        momentum(parameters[:2]), 0.05, geometry=Euclidean(),
+        direction=BatchNoise(dtype=torch.bfloat16),
+    )  # fmt: skip
+    step(first)
+    second = FriendlySAM(momentum(parameters[:2]), fused=True)
+    second.load_state_dict(first.state_dict())
+    second.add_param_group({"params": parameters[2:]})
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for _ in range(2):
+            step(second)
+    kinds = [average.dtype for average in second.memory.averages.values()]
+    assert kinds == [torch.bfloat16] * 2 + [torch.float32] * 2
+    assert len(taken) == 8
+
+
 def test_a_subclass_that_leaves_the_fused_form_behind_goes_the_ordinary_way(taken):
     class Half(BatchNoise):
         def turn_(self, block, coefficient):

@@ -6,7 +6,9 @@ from family import FAMILY, batch, closure_of, momentum, network, weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Reference, residual
+from torch import nn
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
 from friendly_sam import (
     SAM,
@@ -19,6 +21,7 @@ from friendly_sam import (
     Residual,
     SharpnessAware,
 )
+from friendly_sam.blocks import squared_norm
 
 DIRECTIONS = {
     "gradient": (Gradient(), {}),
@@ -212,3 +215,46 @@ def test_the_average_can_be_kept_in_another_dtype():
         results[None].values(), results[torch.bfloat16].values(), strict=True
     ):
         torch.testing.assert_close(rounded.float(), exact, rtol=0.02, atol=2e-3)
+
+
+SIZES = {"many small": [8000] * 130, "large and small": [300_000, 20, 5000], "mixed": [1, 0, 9000]}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_norms_are_those_of_float64_within_rounding(dtype, sizes):
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(size, generator=generator).to(dtype) for size in sizes]
+    tensors.append(torch.randn(60, 7, 5, 5, generator=generator).to(dtype))
+    tensors += [
+        tensors[-1].contiguous(memory_format=torch.channels_last),
+        tensors[-1].transpose(0, 2),
+    ]
+    tensors += [
+        torch.randn(50, 50, generator=generator).to(dtype).t(),
+        torch.ones((), dtype=dtype),
+    ]
+    expected = sum(tensor.double().square().sum() for tensor in tensors)
+    found = squared_norm(tensors)
+    rounding = {torch.float32: 2e-6, torch.float64: 1e-13}  # of one sum over all it would be 7e-6
+    assert found.item() == pytest.approx(expected.item(), rel=rounding[dtype])
+
+
+def test_the_norm_of_a_large_tensor_in_odd_order_takes_no_copy():
+    tensor = torch.ones(2048, 4096).t()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        squared_norm([tensor])
+    taken = max(event.self_cpu_memory_usage for event in seen.key_averages())
+    assert taken < tensor.numel()
+
+
+def test_gradients_of_two_dtypes_share_no_block():
+    """A float16 product overflows where a float32 one does not."""
+    parameters = [nn.Parameter(torch.ones(8), requires_grad=True) for _ in range(2)]
+    optimizer = SAM(torch.optim.SGD(parameters, lr=0.1), rho=1.0)
+    parameters[0].grad = torch.full((8,), 300.0)
+    parameters[1].grad_dtype = None
+    parameters[1].grad = torch.full((8,), 300.0, dtype=torch.float16)
+    with optimizer.perturbed():
+        for parameter in parameters:
+            torch.testing.assert_close(parameter.detach(), torch.full((8,), 1.25))

@@ -142,6 +142,23 @@ def fsdp_equals_unsharded(rank, folder, method):
             )
 
 
+def fsdp_with_a_process_without_gradients(rank, folder, method):
+    """It still takes part in the reduction, whatever the dtype is that the other one sums in."""
+    warnings.filterwarnings("ignore", ".* found no gradient")
+    model, optimizer = sharded(method)
+    assert next(model.parameters()).dtype == torch.float64
+    for seed in range(STEPS):
+        closure(model, *half(rank, seed))()
+        if rank == 1 and seed > 0:
+            optimizer.zero_grad()
+        before = [p.to_local().clone() for p in model.parameters()]
+        with optimizer.perturbed():
+            moved = [p.to_local() - w for p, w in zip(model.parameters(), before, strict=True)]
+        squared = torch.stack([eps.square().sum() for eps in moved]).sum()
+        dist.all_reduce(squared)
+        assert abs(squared.sqrt().item() - 0.05) < 1e-12, "the norm is over all shards"
+
+
 def sharded(method, base=momentum, every=1):
     torch.manual_seed(0)
     model = network()
