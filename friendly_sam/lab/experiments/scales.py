@@ -41,7 +41,8 @@ COMMON: dict[Scale, str] = {
 TUNING = (
     "At this scale the radius is a sweep, and what is tabled is the radius that is best on the "
     "validation images (mean over seeds), for each method by itself. Rows that the paper runs at "
-    "one radius use SAM's choice in figure 3. F-SAM's decay is 0.9."
+    "one radius use SAM's choice in figure 3 with the scale's own number of seeds. F-SAM's decay "
+    "is 0.9."
 )
 
 SEEDS: dict[Scale, int] = {"paper": 3, "small": 3, "mini": 5}
