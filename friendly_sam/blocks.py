@@ -61,8 +61,8 @@ class Block:
     backups: list[Tensor] = field(default_factory=list)
     averages: list[Tensor] = field(default_factory=list)
     references: list[Tensor] = field(default_factory=list)
-    sources: list[tuple[Tensor, Cut]] = field(default_factory=list)
-    """The parameter that each row is from, and how it was cut."""
+    sources: list[tuple[Tensor, Cut | None]] = field(default_factory=list)
+    """The parameter that each row is from and, unless it is that itself, how it was cut."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -116,7 +116,7 @@ def gather(
         rows = [local(row) for row in rows]
         setting = (climber.rho, climber.updates, climber.scaled, shards(climber.parameter))
         for cut, fused in _cuts(rows, climber, fuse):
-            piece = [cut(row) for row in rows]
+            piece = rows if cut is None else [cut(row) for row in rows]
             weight = piece[0]
             key = (weight.device, fused, setting, *(row.dtype for row in piece))
             block, size = current.get(key, (None, 0))
@@ -132,6 +132,8 @@ def gather(
                 block.averages.append(piece[3])
             if climber.reference is not None:
                 block.references.append(piece[-1])
+            if cut is None and climber.parameter.is_complex():
+                cut = _uncut
             block.sources.append((climber.parameter, cut))
     return blocks
 
@@ -175,9 +177,13 @@ class Gathered:
             ):
                 return False
         for block in self.blocks:
-            block.weights = [cut(local(source)) for source, cut in block.sources]
+            block.weights = [
+                source if cut is None else cut(local(source)) for source, cut in block.sources
+            ]
             block.gradients = [
-                cut(local(source.grad)) for source, cut in block.sources if source.grad is not None
+                gradient if cut is None else cut(local(gradient))
+                for source, cut in block.sources
+                if (gradient := source.grad) is not None
             ]
         return True
 
@@ -209,15 +215,15 @@ def _limit(device: torch.device) -> int:
 
 def _cuts(
     rows: Sequence[Tensor], climber: Climber, fuse: Callable[[Climber], bool] | None
-) -> Iterable[tuple[Cut, bool]]:
+) -> Iterable[tuple[Cut | None, bool]]:
     """How to cut tensors that belong together, and of each piece whether a kernel takes it."""
     size, limit = rows[0].numel(), _limit(rows[0].device)
     fused = fuse is not None and fuse(climber)
     if size <= limit and not fused:
-        return [(_uncut, False)]
+        return [(None, False)]
     flat = _flat(rows)
     if flat is None:
-        return [(_uncut, False)]
+        return [(None, False)]
     if not fused:
         return [(partial(_piece, flat, i, i + limit), False) for i in range(0, size, limit)]
     whole = size - size % WIDTH

@@ -15,7 +15,7 @@ the backup is w times a one that the compiler does not know to be one.
 
 The kernels see a tensor as rows of `WIDTH` numbers: one compilation serves every length, and the
 sum of a row needs no summation tree. The call of a compiled function costs as much as half a
-megabyte of arithmetic, so there is a kernel for `TOGETHER` tensors and one for the rest. Small
+megabyte of arithmetic, so there are kernels for several tensors (`TOGETHER`). Small
 tensors, what does not fill a row, plain SAM, and steps that have no kernel go the foreach way.
 """
 
@@ -41,8 +41,8 @@ Averages = list[Tensor] | list[None]
 LEAST = 2**16
 """Elements below which the call of a kernel costs more than it saves."""
 
-TOGETHER = 4
-"""Tensors that one call takes, where there are as many."""
+TOGETHER = (8, 4, 1)
+"""How many tensors one call can take: most first."""
 
 
 class Kernels:
@@ -101,8 +101,8 @@ class Kernels:
                 stacklevel=2,
             )
         self._eager: tuple[Callable[..., Tensor], Callable[..., None]] = (measure, move)
-        self._measure = {count: _compile(measure) for count in (TOGETHER, 1)}
-        self._move = {count: _compile(move) for count in (TOGETHER, 1)}
+        self._measure = {count: _compile(measure) for count in TOGETHER}
+        self._move = {count: _compile(move) for count in TOGETHER}
 
     def take(self, climber: Climber) -> bool:
         """Whether there is a kernel for this parameter on this step."""
@@ -259,11 +259,12 @@ def _averages(block: Block) -> Averages:
 
 def _calls(tensors: int) -> list[tuple[slice, int]]:
     """How a number of tensors is shared out among calls: which, and how many they are."""
-    together = tensors - tensors % TOGETHER
-    return [
-        *((slice(i, i + TOGETHER), TOGETHER) for i in range(0, together, TOGETHER)),
-        *((slice(i, i + 1), 1) for i in range(together, tensors)),
-    ]
+    calls, start = [], 0
+    for count in TOGETHER:
+        while start + count <= tensors:
+            calls.append((slice(start, start + count), count))
+            start += count
+    return calls
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:

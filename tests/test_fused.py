@@ -24,6 +24,9 @@ from friendly_sam.blocks import WIDTH
 from friendly_sam.fused import LEAST, TOGETHER, Kernels
 from friendly_sam.geometries import Geometry
 
+MANY = TOGETHER[0] + sum(TOGETHER)
+"""Tensors with which every kind of call is made, the largest twice."""
+
 
 def network(dtype, memory_format=torch.contiguous_format):
     """Two tensors for kernels, one of them with a rest that fills no row, and small ones."""
@@ -90,8 +93,7 @@ def test_fused_is_foreach_within_rounding(method, steps, taken):
 
 @pytest.mark.parametrize("method", ["F-SAM", "F-ASAM", "ASAM"])
 def test_tensors_that_share_a_call(method, taken):
-    sizes = [LEAST + 1000 * i for i in (3, 0, 2, 0, 1, 7)] + [10]
-    assert len(sizes) > TOGETHER + 1
+    sizes = [LEAST + 1000 * (i % 5) for i in range(sum(TOGETHER))] + [10]
 
     def ended(fused):
         generator = torch.Generator().manual_seed(0)
@@ -251,8 +253,8 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
     monkeypatch.setattr(Kernels, "_compiles", trial)
     with torch.compiler.set_stance("fail_on_recompile"):  # but in a trial
         for width, autocast in [(65, False), (65, True), (64, False), (80, True), (100, False)]:
-            memory = torch.ones(2 * TOGETHER + 1, width + 8, WIDTH)  # one, as flat parameters have
-            rows = [*range(2, 2 + TOGETHER), *[0] * TOGETHER, 1]
+            memory = torch.ones(MANY, width + MANY, WIDTH)  # one, as flat parameters have
+            rows = [*range(2, 2 + TOGETHER[0]), *[0] * (MANY - TOGETHER[0])]
             parameters = [
                 nn.Parameter(part[: width + i]) for part, i in zip(memory, rows, strict=True)
             ]
@@ -265,7 +267,7 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
                 changed = autocast != (step == 1)  # within one training, too
                 with torch.autocast("cpu", enabled=changed), optimizer.perturbed():
                     pass
-    assert len(taken) == 5 * 3 * (2 * TOGETHER + 1)
+    assert len(taken) == 5 * 3 * MANY
 
 
 def test_averages_of_different_dtypes_share_no_call(monkeypatch, taken):
