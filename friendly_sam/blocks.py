@@ -153,8 +153,8 @@ class Gathered:
         """Whether another step may find them right."""
         self._setting = setting
         self._members = [
-            (climber.parameter, climber.rho, _outline(climber.parameter), climber.average)
-            for climber in climbers
+            (c.parameter, c.rho, _outline(c.parameter, c.gradient), c.average)
+            for c in climbers
             if self.lasts
         ]
 
@@ -172,7 +172,8 @@ class Gathered:
             if (
                 now[0] is not parameter
                 or now[1] != rho
-                or _outline(parameter) != outline
+                or (gradient := parameter.grad) is None
+                or _outline(parameter, gradient) != outline
                 or averages.get(parameter) is not average
             ):
                 return False
@@ -193,10 +194,8 @@ class Gathered:
             block.weights, block.gradients, block.references = [], [], []
 
 
-def _outline(parameter: Tensor) -> tuple[object, ...]:
+def _outline(parameter: Tensor, gradient: Tensor) -> tuple[object, ...]:
     """What decides how a parameter and its gradient are cut, and into which block they go."""
-    gradient = parameter.grad
-    assert gradient is not None
     return (
         parameter.device,
         parameter.dtype,

@@ -74,6 +74,19 @@ def taken(monkeypatch):
     return counted
 
 
+@pytest.fixture
+def only_tried_kernels(monkeypatch):
+    """A context in which a compilation is an error, but in a trial."""
+    compiles = Kernels._compiles
+
+    def trial(*arguments):
+        with torch.compiler.set_stance("default"):
+            return compiles(*arguments)
+
+    monkeypatch.setattr(Kernels, "_compiles", trial)
+    return lambda: torch.compiler.set_stance("fail_on_recompile")
+
+
 @pytest.mark.parametrize(
     ("method", "steps"),
     {"F-SAM": 4, "ASAM": 4, "F-SAM authors": 3, "F-ASAM": 4, "F-FisherSAM": 4}.items(),
@@ -243,15 +256,8 @@ def test_a_kernel_that_errs_is_not_used(argument, reason, monkeypatch, taken):
     assert not taken
 
 
-def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
-    compiles = Kernels._compiles
-
-    def trial(*arguments):
-        with torch.compiler.set_stance("default"):
-            return compiles(*arguments)
-
-    monkeypatch.setattr(Kernels, "_compiles", trial)
-    with torch.compiler.set_stance("fail_on_recompile"):  # but in a trial
+def test_no_kernel_is_used_that_was_not_tried(only_tried_kernels, taken):
+    with only_tried_kernels():
         for width, autocast in [(65, False), (65, True), (64, False), (80, True), (100, False)]:
             memory = torch.ones(MANY, width + MANY, WIDTH)  # one, as flat parameters have
             rows = [*range(2, 2 + TOGETHER[0]), *[0] * (MANY - TOGETHER[0])]
@@ -270,13 +276,8 @@ def test_no_kernel_is_used_that_was_not_tried(monkeypatch, taken):
     assert len(taken) == 5 * 3 * MANY
 
 
-def test_averages_of_different_dtypes_share_no_call(monkeypatch, taken):
+def test_averages_of_different_dtypes_share_no_call(only_tried_kernels, taken):
     """A loaded average keeps the dtype it was saved in; those of new parameters have theirs."""
-    compiles = Kernels._compiles
-
-    def trial(*arguments):
-        with torch.compiler.set_stance("default"):
-            return compiles(*arguments)
 
     def step(optimizer):
         for parameter in parameters:
@@ -284,7 +285,6 @@ def test_averages_of_different_dtypes_share_no_call(monkeypatch, taken):
         with optimizer.perturbed():
             pass
 
-    monkeypatch.setattr(Kernels, "_compiles", trial)
     parameters = [nn.Parameter(torch.ones(LEAST)) for _ in range(4)]
     first = SharpnessAware(
         momentum(parameters[:2]), 0.05, geometry=Euclidean(),
@@ -294,7 +294,7 @@ def test_averages_of_different_dtypes_share_no_call(monkeypatch, taken):
     second = FriendlySAM(momentum(parameters[:2]), fused=True)
     second.load_state_dict(first.state_dict())
     second.add_param_group({"params": parameters[2:]})
-    with torch.compiler.set_stance("fail_on_recompile"):
+    with only_tried_kernels():
         for _ in range(2):
             step(second)
     kinds = [average.dtype for average in second.memory.averages.values()]

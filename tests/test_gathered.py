@@ -206,3 +206,15 @@ def test_the_reference_is_taken_at_each_step_also_where_nothing_climbs():
         with optimizer.perturbed():
             pass
     assert len(calls) == 3
+
+
+def test_a_parameter_that_the_reference_does_not_reach_keeps_its_gradient():
+    reached, other = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2))
+    direction = Residual(lambda: (reached * torch.tensor([1.0, 0.0, 0.0])).sum().backward())
+    base = momentum([reached, other])
+    optimizer = SharpnessAware(base, 2.0, direction=direction, geometry=Euclidean())
+    for _ in range(2):
+        reached.grad, other.grad = torch.ones(3), torch.ones(2)
+        with optimizer.perturbed():
+            assert_same([reached.detach()], [torch.tensor([0.0, 1.0, 1.0])])
+            assert_same([other.detach()], [torch.ones(2)])
