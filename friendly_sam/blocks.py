@@ -227,7 +227,7 @@ def _cuts(
         return [(partial(_piece, flat, i, i + limit), False) for i in range(0, size, limit)]
     whole = size - size % WIDTH
     if whole == size:
-        return [(partial(_rows, flat), True)]
+        return [(_all_in_rows if flat is _in_order else partial(_rows, flat), True)]
     return [
         (partial(_rows, partial(_piece, flat, 0, whole)), True),
         (partial(_piece, flat, whole, size), False),
@@ -243,7 +243,11 @@ def _piece(flat: Cut, start: int, end: int, tensor: Tensor) -> Tensor:
 
 
 def _rows(flat: Cut, tensor: Tensor) -> Tensor:
-    return flat(tensor).view(-1, WIDTH).detach()
+    return flat(tensor.detach()).view(-1, WIDTH)
+
+
+def _all_in_rows(tensor: Tensor) -> Tensor:
+    return tensor.detach().view(-1, WIDTH)
 
 
 def _flat(rows: Sequence[Tensor]) -> Cut | None:

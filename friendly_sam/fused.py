@@ -14,15 +14,15 @@ bit: torch 2.13 compiles `backup.copy_(w); w.add_(...)` to a kernel that stores 
 the backup is w times a one that the compiler does not know to be one.
 
 The kernels see a tensor as rows of `WIDTH` numbers: one compilation serves every length, and the
-sum of a row needs no summation tree. The call of a compiled function costs as much as half a
-megabyte of arithmetic, so there are kernels for several tensors (`TOGETHER`). Small
-tensors, what does not fill a row, plain SAM, and steps that have no kernel go the foreach way.
+sum of a row needs no summation tree. A call costs as much as some hundred kilobytes of arithmetic,
+so there are kernels for several tensors (`TOGETHER`). Small tensors, what does not fill a row,
+plain SAM, and steps that have no kernel go the foreach way.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -41,73 +41,101 @@ Averages = list[Tensor] | list[None]
 LEAST = 2**16
 """Elements below which the call of a kernel costs more than it saves."""
 
-TOGETHER = (8, 4, 1)
+MOST = 2**31
+"""Elements from which on a kernel for a GPU would need longer indices."""
+
+TOGETHER = (8, 1)
 """How many tensors one call can take: most first."""
 
 
+class Kernel:
+    """A function of lists of tensors, compiled; the last list holds constants.
+
+    It is called without torch.compile's look at every argument, which takes twice as long as the
+    rest of the call: `blocks` has seen to it that nothing differs but the lengths.
+    """
+
+    def __init__(self, function: Callable[..., Any], *lists: Sequence[Tensor | None]) -> None:
+        """Compile by a call with tensors that nobody needs, each row of a length of its own."""
+        from torch._inductor.compile_fx import compile_fx
+
+        calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+        def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
+            compiled: Any = compile_fx(graph, inputs, config_patches={"size_asserts": False})
+
+            def noted(*arguments: Any) -> Any:
+                calls.append((compiled, arguments))
+                return compiled(*arguments)
+
+            return noted
+
+        for tensor in (tensor for tensors in lists[:-1] for tensor in tensors):
+            if tensor is not None:
+                torch._dynamo.mark_dynamic(tensor, 0)
+        # torch.compile counts recompilations by code object: each kernel gets one of its own.
+        own = FunctionType(
+            function.__code__.replace(), function.__globals__, function.__name__, None,
+            function.__closure__,
+        )  # fmt: skip
+        torch.compile(own, fullgraph=True, backend=backend)(*lists)
+        if not calls:
+            raise RuntimeError("torch.compile is switched off")
+        (self._compiled, arguments), *_ = calls
+        place = {id(row): (n, i) for n, rows in enumerate(lists) for i, row in enumerate(rows)}
+        place |= {len(row): (-2, i) for i, row in enumerate(lists[0]) if row is not None}
+        self._settings: list[Any] = []
+        """Numbers that the function has from elsewhere and torch.compile makes arguments."""
+        self._places: list[tuple[int, int]] = []
+        """Of each argument of the kernel, its list and its place there."""
+        for argument in arguments:
+            key = argument if isinstance(argument, int) else id(argument)
+            if key not in place:
+                place[key] = (-1, len(self._settings))
+                self._settings.append(argument)
+            self._places.append(place[key])
+
+    def __call__(self, *lists: Sequence[Any]) -> Any:
+        """What the function gives, all tensors in one list."""
+        found = (*lists, [len(row) for row in lists[0]], self._settings)
+        return self._compiled(*[found[n][i] for n, i in self._places])
+
+
+Pair = tuple[Kernel, Kernel]
+"""The two passes: measure and move."""
+
+
 class Kernels:
-    """The two passes for one direction and one geometry."""
+    """The two passes for one direction and one geometry, compiled for what comes along."""
 
     def __init__(self, direction: Direction, geometry: Geometry) -> None:
-        self._direction = direction
-        self._compiled: dict[tuple[object, ...], bool] = {}
-        self._devices: dict[str, None] = {}
+        self._direction, self._geometry = direction, geometry
+        self._settings = _settings(direction, geometry)
+        self._made: dict[tuple[Any, ...], dict[int, Pair] | None] = {}
         # SAM itself (norm, backup, sum) has nothing to fuse: foreach is as quick, or quicker.
         self._plain = type(direction) is Gradient and type(geometry) is Euclidean
         self._has_form = _up_to_date(geometry, ("squared_of",), ("squared",))
         self._turns = _up_to_date(
             direction, ("constant", "turned"), ("coefficient", "turn_", "take_in")
         )
-
-        def perturbation(
-            gradient: Tensor, average: Tensor | None, weight: Tensor, scaled: bool, by: Tensor
-        ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-            g = gradient * by[0]
-            d, new_average = direction.turned(g, average, by[1])
-            t_squared = geometry.squared_of(weight, g) if scaled else None
-            return g, d, new_average, None if t_squared is None else d * t_squared
-
-        def measure(
-            gradients: Tensors, averages: Averages, weights: Tensors, scaled: bool, by: Tensor
-        ) -> Tensor:
-            sums = []
-            for gradient, average, weight in zip(gradients, averages, weights, strict=True):
-                g, d, _, t_squared_d = perturbation(gradient, average, weight, scaled, by)
-                squares = [g * g, d * d] + ([] if t_squared_d is None else [d * t_squared_d])
-                sums.append(torch.stack([square.sum(1) for square in squares]))
-            return torch.cat(sums, dim=1)
-
-        def move(
-            gradients: Tensors,
-            averages: Averages,
-            weights: Tensors,
-            scaled: bool,
-            by: Tensor,
-            backups: Tensors,
-            scale: Tensor,
-        ) -> None:
-            rows = zip(gradients, averages, weights, backups, strict=True)
-            for gradient, average, weight, backup in rows:
-                _, d, new_average, t_squared_d = perturbation(gradient, average, weight, scaled, by)
-                backup.copy_(weight * by[2])
-                weight.add_((d if t_squared_d is None else t_squared_d) * scale)
-                if average is not None and new_average is not None:
-                    average.copy_(new_average)
-
         if not self._has_form:
             warnings.warn(
                 f"fused=True: {type(geometry).__name__} has no fused form (`squared_of`), so the "
                 "foreach path is used",
                 stacklevel=2,
             )
-        self._eager: tuple[Callable[..., Tensor], Callable[..., None]] = (measure, move)
-        self._measure = {count: _compile(measure) for count in TOGETHER}
-        self._move = {count: _compile(move) for count in TOGETHER}
+
+    def fit(self, direction: Direction, geometry: Geometry) -> bool:
+        """Whether these are still the direction and the geometry, with the same settings."""
+        now = (direction, geometry)
+        return now == (self._direction, self._geometry) and _settings(*now) == self._settings
 
     def take(self, climber: Climber) -> bool:
         """Whether there is a kernel for this parameter on this step."""
         weight = local(climber.parameter)
-        if weight.numel() < LEAST or weight.dtype not in (torch.float32, torch.float64):
+        if not LEAST <= weight.numel() < MOST:
+            return False
+        if weight.dtype not in (torch.float32, torch.float64):
             return False
         if self._plain or not self._has_form or not self._turns:
             return False
@@ -115,31 +143,27 @@ class Kernels:
             return False
         if climber.gradient.dtype != climber.parameter.dtype:
             return False
-        average = None if climber.average is None else local(climber.average).dtype
-        device = weight.device.type
-        key = (device, weight.dtype, average, climber.scaled, _surroundings(device))
-        if key not in self._compiled:
-            self._devices[device] = None
-            self._compiled[key] = self._compiles(weight, average, climber.scaled)
-        return self._compiled[key]
+        average = None if climber.average is None else local(climber.average)
+        key = _key(weight, average, climber.scaled)
+        if key not in self._made:
+            self._made[key] = self._make(weight, average, climber.scaled)
+        return self._made[key] is not None
 
     def surroundings(self) -> tuple[object, ...]:
-        """Where these differ, torch.compile makes another kernel; each is tried before its use."""
-        return tuple(_surroundings(device) for device in self._devices)
+        """Where these differ, other kernels are needed."""
+        devices = dict.fromkeys(key[0] for key in self._made)
+        return tuple(_surroundings(device) for device in devices)
 
     def measure(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
         """||g||², ||d||² and ||T d||² over the block; nothing is written."""
-        by, averages = self._by(block, inverse_scale), _averages(block)
-        sums = torch.cat(
-            [
-                self._measure[count](
-                    block.gradients[rows], averages[rows], block.weights[rows], block.scaled, by
-                )
-                for rows, count in _calls(len(block.weights))
-            ],
-            dim=1,
-        ).sum(1)
-        return sums if len(sums) == 3 else sums[[0, 1, 1]]  # T = 1
+        made, averages, by = self._for(block), _averages(block), self._by(block, inverse_scale)
+        sums: Tensors = []
+        for rows, count in _calls(len(block.weights)):
+            measure, _ = made[count]
+            sums += measure(block.gradients[rows], averages[rows], block.weights[rows], [by])
+        kinds = len(sums) // len(block.weights)
+        squares = [torch.cat(sums[kind::kinds]).sum() for kind in range(kinds)]
+        return torch.stack(squares if kinds == 3 else [*squares, squares[1]])  # T = 1
 
     def move(
         self, block: Block, inverse_scale: Tensor | None, scale: Tensor, moved: list[Moved]
@@ -148,14 +172,19 @@ class Kernels:
 
         From the last to the first: what `measure` read last may still be in the cache.
         """
-        by, averages = self._by(block, inverse_scale), _averages(block)
-        scale = scale.to(block.dtype)
+        made, averages, by = self._for(block), _averages(block), self._by(block, inverse_scale)
+        constants = [by, scale.to(block.dtype)]
         for rows, count in reversed(_calls(len(block.weights))):
             weights, backups = block.weights[rows], block.backups[rows]
-            self._move[count](
-                block.gradients[rows], averages[rows], weights, block.scaled, by, backups, scale
-            )
+            _, move = made[count]
+            move(block.gradients[rows], averages[rows], weights, backups, constants)
             moved.append((weights, backups))
+
+    def _for(self, block: Block) -> dict[int, Pair]:
+        average = block.averages[0] if block.averages else None
+        made = self._made[_key(block.weights[0], average, block.scaled)]
+        assert made is not None
+        return made
 
     def _by(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
         constant = self._direction.constant(block.updates)
@@ -164,13 +193,12 @@ class Kernels:
             by[0] = inverse_scale.to(block.device)
         return by
 
-    def _compiles(self, weight: Tensor, average: torch.dtype | None, scaled: bool) -> bool:
+    def _make(self, weight: Tensor, average: Tensor | None, scaled: bool) -> dict[int, Pair] | None:
         """Compile and try on tensors that nobody needs, before any real one is touched."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the compiler's own, about its own code
-                for count in self._move:
-                    self._try(count, weight, average, scaled)
+                return {count: self._pair(count, weight, average, scaled) for count in TOGETHER}
         except Exception as error:
             reason = getattr(error, "inner_exception", error)
             line = str(reason).strip().partition("\n")[0]
@@ -179,52 +207,111 @@ class Kernels:
                 "The foreach path is used instead; what is missing most often is a C++ compiler.",
                 stacklevel=2,
             )
-            return False
-        return True
+            return None
 
-    def _try(self, count: int, like: Tensor, average: torch.dtype | None, scaled: bool) -> None:
-        """Compare the kernels for `count` tensors with what they were compiled from."""
-        generator = torch.Generator().manual_seed(0)
-        # Lengths that differ, or torch.compile would take them for equal ever after.
-        state = [
-            [
-                torch.randn(16 + i, WIDTH, dtype=like.dtype, generator=generator).to(like.device)
-                for i in range(count)
-            ]
-            for _ in range(3)
-        ]
-        gradients, weights = state[0], state[2]
-        averages = [m.to(average) if average is not None else None for m in state[1]]
-        limits = torch.finfo(like.dtype)
-        odd = [-0.0, limits.max, limits.tiny, limits.smallest_normal / 2, limits.eps]
-        weights[0][0, : len(odd)] = weights[0].new_tensor(odd)
-        backups = [torch.zeros_like(w) for w in weights]
-        for tensor in (*gradients, *averages, *weights, *backups):
-            if tensor is not None:
-                torch._dynamo.mark_dynamic(tensor, 0)
-        by, scale = weights[0].new_tensor([0.5, 0.9, 1.0]), weights[0].new_tensor(0.1)
-        expected_averages = [None if m is None else m.clone() for m in averages]
-        expected_weights, before = ([w.clone() for w in weights] for _ in range(2))
-        measure, move = self._eager
+    def _pair(self, count: int, weight: Tensor, average: Tensor | None, scaled: bool) -> Pair:
+        """The kernels for `count` tensors, compared with what they were compiled from."""
+        measure, move = _passes(self._direction, self._geometry, scaled)
+        constants = [weight.new_tensor([0.5, 0.9, 1.0]), weight.new_tensor(0.1)]
+        lengths = range(16, 16 + count)  # all different, or they would be taken for equal
+        g, m, w, backups = _drawn(lengths, weight, average)
+        fast_measure = Kernel(measure, g, m, w, constants[:1])
+        fast_move = Kernel(move, g, m, w, backups, constants)
 
-        sums = self._measure[count](gradients, averages, weights, scaled, by)
-        self._move[count](gradients, averages, weights, scaled, by, backups, scale)
-        bits = torch.int32 if like.dtype == torch.float32 else torch.int64
+        g, m, w, backups = _drawn([3 * length for length in reversed(lengths)], weight, average)
+        before, expected_m, expected_w = _copied(w), _copied(m), _copied(w)
+        sums = fast_measure(g, m, w, constants[:1])
+        fast_move(g, m, w, backups, constants)
+        bits = torch.int32 if weight.dtype == torch.float32 else torch.int64
         for backup, old in zip(backups, before, strict=True):
             if not torch.equal(backup.view(bits), old.view(bits)):
                 raise RuntimeError("the backup of its kernel is not exact")
-        expected = (gradients, expected_averages, expected_weights, scaled, by)
-        torch.testing.assert_close(sums, measure(*expected))
-        move(*expected, backups, scale)
-        torch.testing.assert_close(weights, expected_weights)
-        if average is not None:
-            torch.testing.assert_close(averages, expected_averages)
+        expected_sums = measure(g, expected_m, expected_w, constants[:1])
+        move(g, expected_m, expected_w, backups, constants)
+        torch.testing.assert_close(
+            [sums, w, None if average is None else m],
+            [expected_sums, expected_w, None if average is None else expected_m],
+        )
+        return fast_measure, fast_move
 
 
-def _surroundings(device: str) -> tuple[object, ...]:
+def _passes(
+    direction: Direction, geometry: Geometry, scaled: bool
+) -> tuple[Callable[..., Tensors], Callable[..., None]]:
+    """What is compiled: the two passes over some tensors that belong together row by row."""
+
+    def perturbation(
+        gradient: Tensor, average: Tensor | None, weight: Tensor, by: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        g = gradient * by[0]
+        d, new_average = direction.turned(g, average, by[1])
+        t_squared = geometry.squared_of(weight, g) if scaled else None
+        return g, d, new_average, None if t_squared is None else d * t_squared
+
+    def measure(
+        gradients: Tensors, averages: Averages, weights: Tensors, constants: Tensors
+    ) -> Tensors:
+        (by,) = constants
+        sums = []
+        for gradient, average, weight in zip(gradients, averages, weights, strict=True):
+            g, d, _, t_squared_d = perturbation(gradient, average, weight, by)
+            squares = [g * g, d * d] + ([] if t_squared_d is None else [d * t_squared_d])
+            sums += [square.sum(1) for square in squares]
+        return sums
+
+    def move(
+        gradients: Tensors,
+        averages: Averages,
+        weights: Tensors,
+        backups: Tensors,
+        constants: Tensors,
+    ) -> None:
+        by, scale = constants
+        rows = zip(gradients, averages, weights, backups, strict=True)
+        for gradient, average, weight, backup in rows:
+            _, d, new_average, t_squared_d = perturbation(gradient, average, weight, by)
+            backup.copy_(weight * by[2])
+            weight.add_((d if t_squared_d is None else t_squared_d) * scale)
+            if average is not None and new_average is not None:
+                average.copy_(new_average)
+
+    return measure, move
+
+
+def _drawn(
+    lengths: Sequence[int], weight: Tensor, average: Tensor | None
+) -> tuple[Tensors, Averages, Tensors, Tensors]:
+    """Gradients, averages, weights and backups to try kernels on, with odd numbers among them."""
+    generator = torch.Generator().manual_seed(0)
+    gradients, averages, weights = (
+        [
+            torch.randn(length, WIDTH, dtype=weight.dtype, generator=generator).to(weight.device)
+            for length in lengths
+        ]
+        for _ in range(3)
+    )
+    limits = torch.finfo(weight.dtype)
+    odd = [-0.0, limits.max, limits.tiny, limits.smallest_normal / 2, limits.eps]
+    weights[0][0, : len(odd)] = weight.new_tensor(odd)
+    backups = [torch.zeros_like(w) for w in weights]
+    if average is None:
+        return gradients, [None] * len(gradients), weights, backups
+    return gradients, [m.to(average.dtype) for m in averages], weights, backups
+
+
+def _copied(tensors: Averages) -> list[Any]:
+    return [None if tensor is None else tensor.clone() for tensor in tensors]
+
+
+def _key(weight: Tensor, average: Tensor | None, scaled: bool) -> tuple[Any, ...]:
+    dtypes = weight.dtype, None if average is None else average.dtype
+    return (weight.device, *dtypes, scaled, _surroundings(weight.device))
+
+
+def _surroundings(device: torch.device) -> tuple[object, ...]:
     return (
         torch.get_num_threads(),
-        torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
+        torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
     )
@@ -233,12 +320,17 @@ def _surroundings(device: str) -> tuple[object, ...]:
 def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:
     """The kernels for a setting; optimizers of one setting share them, where it has a hash."""
     try:
-        return _shared_kernels(direction, geometry)
+        kernels = _shared_kernels(direction, geometry)
     except TypeError:
         return Kernels(direction, geometry)
+    return kernels if kernels.fit(direction, geometry) else Kernels(direction, geometry)
 
 
 _shared_kernels = lru_cache(maxsize=64)(Kernels)
+
+
+def _settings(direction: Direction, geometry: Geometry) -> list[dict[str, Any]]:
+    return [dict(vars(part)) for part in (direction, geometry)]
 
 
 def _up_to_date(part: object, forms: tuple[str, ...], sources: tuple[str, ...]) -> bool:
@@ -265,12 +357,3 @@ def _calls(tensors: int) -> list[tuple[slice, int]]:
             calls.append((slice(start, start + count), count))
             start += count
     return calls
-
-
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    # torch.compile counts recompilations by code object: each setting gets one of its own.
-    own = FunctionType(
-        function.__code__.replace(), function.__globals__, function.__name__, None,
-        function.__closure__,
-    )  # fmt: skip
-    return torch.compile(own, fullgraph=True)

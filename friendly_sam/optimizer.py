@@ -356,10 +356,11 @@ class SharpnessAware(Optimizer):
 
     def _gather(self, climbing: list[tuple[Tensor, float]]) -> Gathered:
         """What climbs, in blocks, with the gradients taken out of `.grad`."""
-        if self.fused and self._kernels is None:
+        parts = self.direction, self.geometry
+        if self.fused and not (self._kernels is not None and self._kernels.fit(*parts)):
             from friendly_sam.fused import kernels_for  # imports the compiler, which takes a while
 
-            self._kernels = kernels_for(self.direction, self.geometry)
+            self._kernels = kernels_for(*parts)
         gathered, self._gathered = self._gathered, None
         lasting = self.direction.reference is None and not self.direction.counts_updates
         if not (

@@ -152,8 +152,7 @@ def gradient_norms(
 def _add_scaled_(weights: list[Tensor], vector: list[Tensor], scale: Tensor) -> None:
     """w ← w + scale v, without reading `scale` back to the host."""
     if weights[0].device.type == "cpu" and weights[0].dtype in (torch.float32, torch.float64):
-        for weight, step in zip(weights, vector, strict=True):
-            weight.addcmul_(step, scale)  # one pass over memory; foreach has no such form
+        torch._foreach_addcmul_(weights, vector, [scale] * len(weights))  # one pass over memory
     else:
         torch._foreach_mul_(vector, scale)
         torch._foreach_add_(weights, vector)

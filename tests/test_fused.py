@@ -77,13 +77,13 @@ def taken(monkeypatch):
 @pytest.fixture
 def only_tried_kernels(monkeypatch):
     """A context in which a compilation is an error, but in a trial."""
-    compiles = Kernels._compiles
+    make = Kernels._make
 
     def trial(*arguments):
         with torch.compiler.set_stance("default"):
-            return compiles(*arguments)
+            return make(*arguments)
 
-    monkeypatch.setattr(Kernels, "_compiles", trial)
+    monkeypatch.setattr(Kernels, "_make", trial)
     return lambda: torch.compiler.set_stance("fail_on_recompile")
 
 
@@ -227,25 +227,26 @@ print(len([w for w in caught if "foreach path is used instead" in str(w.message)
 
 
 @pytest.mark.parametrize(
-    ("argument", "reason"), [(1, "not close"), (2, "not close"), (5, "backup .* is not exact")]
+    ("argument", "reason"), [(1, "not close"), (2, "not close"), (3, "backup .* is not exact")]
 )
 def test_a_kernel_that_errs_is_not_used(argument, reason, monkeypatch, taken):
     """Each kernel is compared with what it was compiled from before any real tensor is touched."""
 
-    def wrong(function):
-        def run(*arguments):
-            result = function(*arguments)
-            if function.__name__ == "move":
-                last = arguments[argument][-1]
-                if argument == 5:
+    class Wrong:
+        def __init__(self, function, *lists):
+            self.function = function
+
+        def __call__(self, *lists):
+            result = self.function(*lists)
+            if self.function.__name__ == "move":
+                last = lists[argument][-1]
+                if argument == 3:
                     last[-1, -1] += 1e-16 + last[-1, -1] * 1e-15
                 else:
                     last.mul_(1.001)
             return result
 
-        return run
-
-    monkeypatch.setattr(fused, "_compile", wrong)
+    monkeypatch.setattr(fused, "Kernel", Wrong)
     model = network(torch.float64)
     optimizer = SharpnessAware(
         momentum(model.parameters()), 0.1, geometry=Euclidean(), fused=True,
@@ -253,6 +254,30 @@ def test_a_kernel_that_errs_is_not_used(argument, reason, monkeypatch, taken):
     )  # fmt: skip
     with pytest.warns(UserWarning, match=f"{reason}.*foreach path is used instead"):
         optimizer.step(closure_of(model, 0, torch.float64))
+    assert not taken
+
+
+def test_a_kernel_that_fits_one_length_only_is_not_used(monkeypatch, taken):
+    monkeypatch.setattr(torch._dynamo, "mark_dynamic", torch._dynamo.mark_static)
+    model = network(torch.float64)
+    optimizer = FriendlySAM(momentum(model.parameters()), decay=0.75, fused=True)
+    with pytest.warns(UserWarning, match=r"not (exact|close).*foreach path is used instead"):
+        optimizer.step(closure_of(model, 0, torch.float64))
+    assert not taken
+
+
+def test_with_the_compiler_switched_off_a_warning_and_the_ordinary_path(taken):
+    model = network(torch.float64)
+    optimizer = FriendlySAM(momentum(model.parameters()), decay=0.76, fused=True)
+    said = pytest.warns(UserWarning, match="switched off.*foreach path is used instead")
+    with said, torch.compiler.set_stance("force_eager"):
+        optimizer.step(closure_of(model, 0, torch.float64))
+    assert not taken
+
+
+def test_a_tensor_that_needs_long_indices_goes_the_ordinary_way(monkeypatch, taken):
+    monkeypatch.setattr(fused, "MOST", LEAST)
+    trained("F-SAM", fused=True)
     assert not taken
 
 
@@ -325,6 +350,31 @@ def test_a_subclass_that_leaves_the_fused_form_behind_goes_the_ordinary_way(take
             warnings.filterwarnings("ignore", "fused=True: Twice has no fused form")
             assert_same(trained(direction, geometry, True), trained(direction, geometry, False))
         assert not taken
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_setting_that_changes_on_the_way_is_heeded(hashed, taken):
+    class Changing(BatchNoise):
+        __hash__ = object.__hash__ if hashed else None
+        __eq__ = object.__eq__
+
+    def trained(fused):
+        model = network(torch.float64)
+        optimizer = SharpnessAware(
+            momentum(model.parameters()), 0.5, direction=Changing(decay=0.9),
+            geometry=Euclidean(), fused=fused,
+        )  # fmt: skip
+        optimizer.step(closure_of(model, 0, torch.float64))
+        object.__setattr__(optimizer.direction, "decay", 0.3)
+        optimizer.step(closure_of(model, 1, torch.float64))
+        optimizer.direction = Changing(sigma=0.5)
+        optimizer.geometry = ParameterScaled()
+        optimizer.step(closure_of(model, 2, torch.float64))
+        return weights(model)
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
+    assert len(taken) == 3 * 2
 
 
 def test_a_direction_without_a_hash_has_kernels_of_its_own(taken):
