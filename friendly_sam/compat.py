@@ -65,11 +65,11 @@ class _TwoStep(SharpnessAware):
         self._inside = True
         try:
             self._ascend()
+            for parameter, gradient in kept:
+                parameter.grad = gradient
         except BaseException:
             self._come_back()
             raise
-        for parameter, gradient in kept:
-            parameter.grad = gradient
 
     @torch.no_grad()
     def second_step(self, zero_grad: bool = False) -> None:
@@ -91,8 +91,7 @@ class _TwoStep(SharpnessAware):
         """Ascend from the gradients that are there, call `closure` once, and step."""
         if closure is None:
             raise TypeError("closure must be a function that does a full forward-backward pass")
-        with self._perturbed(freeze_statistics=False):
-            torch.enable_grad()(closure)()
+        self._second_pass(torch.enable_grad()(closure), freeze_statistics=False)
         super().step()
 
     def _with_gradient(self) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
@@ -183,10 +183,9 @@ class SharpnessAware(Optimizer):
         self._tick()
         return loss
 
-    @contextmanager
     def perturbed(
         self, *, scaler: torch.amp.GradScaler | None = None, freeze_statistics: bool = True
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Inside the context the weights are w + ε; leaving it brings back w, bit for bit.
 
         Entering takes the gradients at w that a backward pass left in `.grad`, computes ε from
@@ -215,8 +214,7 @@ class SharpnessAware(Optimizer):
                 "replay_rng=True works with step(closure) only: when perturbed() is entered, the "
                 "random numbers of the first pass are gone"
             )
-        with self._perturbed(scaler=scaler, freeze_statistics=freeze_statistics):
-            yield
+        return self._perturbed(scaler=scaler, freeze_statistics=freeze_statistics)
 
     @property
     def ascent_due(self) -> bool:
@@ -301,18 +299,30 @@ class SharpnessAware(Optimizer):
             else:
                 first_pass.enter_context(frozen_statistics(self.model))
                 loss = torch.enable_grad()(ascent)()
-        with self._perturbed(freeze_statistics=ascent is None):
-            if rewind is not None:
-                rewind()
-            closure()
+        self._second_pass(closure, rewind=rewind, freeze_statistics=ascent is None)
         return loss
+
+    def _second_pass(
+        self,
+        closure: Closure,
+        *,
+        rewind: Callable[[], None] | None = None,
+        freeze_statistics: bool,
+    ) -> None:
+        self._refuse_nesting()
+        try:
+            with self._perturbed(freeze_statistics=freeze_statistics):
+                if rewind is not None:
+                    rewind()
+                closure()
+        finally:
+            self._come_back()  # where Ctrl-C came before the context could
 
     @contextmanager
     def _perturbed(
         self, *, scaler: torch.amp.GradScaler | None = None, freeze_statistics: bool
     ) -> Iterator[None]:
-        if self._inside:
-            raise RuntimeError("perturbed() is already active: it cannot be nested")
+        self._refuse_nesting()
         self._share()
         self._inside, self._ascended = True, False
         try:
@@ -321,8 +331,11 @@ class SharpnessAware(Optimizer):
                 yield
             self._ascended = True
         finally:
-            with uninterrupted():
-                self._come_back()
+            try:
+                with uninterrupted():
+                    self._come_back()
+            finally:
+                self._come_back()  # where Ctrl-C came before it was held back
 
     @torch.no_grad()
     def _ascend(self, scaler: torch.amp.GradScaler | None = None) -> None:
@@ -385,8 +398,13 @@ class SharpnessAware(Optimizer):
         around = self._kernels.surroundings() if self._kernels is not None else None
         return self.memory, self.direction, constant, self._scaled, self._kernels, around
 
+    def _refuse_nesting(self) -> None:
+        if self._inside:
+            raise RuntimeError("perturbed() is already active: it cannot be nested")
+
     @torch.no_grad()
     def _come_back(self) -> None:
+        """Bring back w, unless that is done."""
         descend(self._moved)
         self._inside = False
 

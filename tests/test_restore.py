@@ -1,8 +1,10 @@
 """Promises 1 and 2: the weights come back bit for bit, whatever happens."""
 
 import itertools
+import linecache
 import os
 import signal
+import sys
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from family import BASES, FAMILY, assert_same, closure_of, momentum, network, we
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from friendly_sam import FriendlySAM
+from friendly_sam.compat import FriendlySAM as CompatFriendlySAM
 from friendly_sam.perturbation import uninterrupted
 
 
@@ -130,6 +133,78 @@ def test_a_fault_at_any_operation_of_the_ascent_leaves_the_weights(method):
         assert_same(weights(model), before)
         assert number > 5
         return
+
+
+class CtrlC:
+    """Sends the signal's handler to the line with this number, of those that are run."""
+
+    def __init__(self, number, files):
+        self.left, self.files = number, files
+
+    def trace(self, frame, event, _):
+        # A `try` has no instruction of its own at which a signal could come.
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        if event == "line" and linecache.getline(path, line).strip() != "try:":
+            self.left -= 1
+            if self.left == 0:
+                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)
+        return self.trace
+
+    def __call__(self, frame, event, _):
+        return self.trace if frame.f_code.co_filename.endswith(self.files) else None
+
+    def __enter__(self):
+        sys.settrace(self)
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+
+OURS = tuple(f"friendly_sam/{name}.py" for name in ("optimizer", "perturbation", "blocks"))
+
+
+@pytest.mark.parametrize("way", ["step", "perturbed", "compat"])
+def test_ctrl_c_at_any_line_leaves_the_weights(way):
+    """Wherever it comes, the weights are those before the step or, at its end, those after."""
+
+    def run(number):
+        """The weights before and after, and Ctrl-C if it came."""
+        torch.manual_seed(0)
+        model = network()
+        if way == "compat":
+            optimizer = CompatFriendlySAM(model.parameters(), torch.optim.SGD, lr=0.1)
+        else:
+            optimizer = FriendlySAM(momentum(model.parameters()), model=model)
+        for _ in range(2):
+            closure_of(model, 0)()
+            with optimizer.perturbed():
+                closure_of(model, 0)()
+        before = weights(model)
+        # What contextlib does for `with perturbed()` is nobody's to guard.
+        files = OURS if way == "perturbed" else (*OURS, "friendly_sam/compat.py", "/contextlib.py")
+        came = None
+        try:
+            with CtrlC(number, files):
+                if way == "perturbed":
+                    with optimizer.perturbed():
+                        closure_of(model, 1)()
+                else:
+                    optimizer.step(closure_of(model, 1))
+        except KeyboardInterrupt as error:
+            came = error  # with its frames: what they hold is not cleared away yet
+        assert not optimizer._moved
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        return before, weights(model), came
+
+    before, after, came = run(0)
+    assert not came
+    for number in itertools.count(1):
+        _, left, came = run(number)
+        if not came:
+            break
+        ends = (before, after)
+        assert any(all(map(torch.equal, left, end)) for end in ends), f"left at w + ε, {number}"
+    assert number > 100
 
 
 def test_ctrl_c_waits_until_the_weights_are_whole():
