@@ -45,7 +45,7 @@ BREAKS = [
         "                yield\n            self._ascended = True\n        finally:\n",
         "                yield\n            self._ascended = True\n"
         "        except ZeroDivisionError:\n            raise\n        else:\n",
-        "test_restore.py::test_an_exception_in_a_pass_leaves_weights_and_base_state",
+        "test_restore.py::test_an_exception_inside_perturbed_leaves_the_weights",
     ),
     Break(
         "2 a fault in the ascent",
@@ -62,6 +62,20 @@ BREAKS = [
         "    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))\n",
         "",
         "test_restore.py::test_ctrl_c_during_the_ascent_leaves_the_weights_and_a_whole_average",
+    ),
+    Break(
+        "2 Ctrl-C before it is held back",
+        "optimizer.py",
+        "                self._come_back()  # where Ctrl-C came before it was held back\n",
+        "                pass\n",
+        "test_restore.py::test_ctrl_c_at_any_line_leaves_the_weights",
+    ),
+    Break(
+        "2 Ctrl-C before the context is left",
+        "optimizer.py",
+        "            self._come_back()  # where Ctrl-C came before the context could\n",
+        "            pass\n",
+        "test_restore.py::test_ctrl_c_at_any_line_leaves_the_weights",
     ),
     Break(
         "3 complete state: EMA",
@@ -159,8 +173,8 @@ BREAKS = [
     Break(
         "9 BatchNorm once a step",
         "optimizer.py",
-        "        with self._perturbed(freeze_statistics=ascent is None):\n",
-        "        with self._perturbed(freeze_statistics=False):\n",
+        "        self._second_pass(closure, rewind=rewind, freeze_statistics=ascent is None)\n",
+        "        self._second_pass(closure, rewind=rewind, freeze_statistics=False)\n",
         "test_batchnorm.py::test_the_pass_at_w_moves_the_statistics_and_the_other_does_not",
     ),
     Break(

@@ -93,20 +93,23 @@ def test_an_exception_between_perturbed_and_step_leaves_the_weights():
 
 
 class FailsAtOperation(TorchDispatchMode):
-    def __init__(self, number):
+    def __init__(self, number, done):
         super().__init__()
-        self.left = number
+        self.left, self.done = number, done
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.left -= 1
         if self.left == 0:
+            if self.done:
+                func(*args, **(kwargs or {}))
             raise KeyboardInterrupt
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("method", FAMILY)
-def test_a_fault_at_any_operation_of_the_ascent_leaves_the_weights(method):
-    """Every single tensor operation of entering and leaving fails once."""
+def test_a_fault_at_any_operation_of_the_ascent_leaves_the_weights(method, done):
+    """Every single tensor operation of entering fails once, before it is done or after."""
     for number in itertools.count(1):
         torch.manual_seed(0)
         model = network()
@@ -119,7 +122,7 @@ def test_a_fault_at_any_operation_of_the_ascent_leaves_the_weights(method):
         taken_in = [m.lerp(p.grad, 1 - 0.9) for p, m in optimizer.memory.averages.items()]
         context = optimizer.perturbed()
         try:
-            with FailsAtOperation(number):
+            with FailsAtOperation(number, done):
                 context.__enter__()
         except KeyboardInterrupt:
             assert_same(weights(model), before)
