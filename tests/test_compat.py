@@ -45,6 +45,19 @@ def test_step_with_a_closure_is_the_two_steps(kind):
     assert_same(*results)
 
 
+def test_a_step_between_the_two_steps_is_refused_and_moves_nothing():
+    model = network()
+    optimizer = KINDS["FriendlySAM"](model.parameters())
+    before = weights(model)
+    closure_of(model, 0)()
+    optimizer.first_step(zero_grad=True)
+    moved = weights(model)
+    with pytest.raises(RuntimeError, match="already active"):
+        optimizer.step(closure_of(model, 0))
+    assert_same(weights(model), moved)
+    assert any(not torch.equal(a, b) for a, b in zip(moved, before, strict=True))
+
+
 def test_the_base_optimizer_shares_its_groups():
     optimizer = KINDS["SAM"](network().parameters())
     assert isinstance(optimizer.base_optimizer, torch.optim.SGD)

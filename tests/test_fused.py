@@ -304,27 +304,53 @@ def test_no_kernel_is_used_that_was_not_tried(only_tried_kernels, taken):
 def test_averages_of_different_dtypes_share_no_call(only_tried_kernels, taken):
     """A loaded average keeps the dtype it was saved in; those of new parameters have theirs."""
 
-    def step(optimizer):
-        for parameter in parameters:
-            parameter.grad = torch.randn_like(parameter)
-        with optimizer.perturbed():
-            pass
+    def run(fused):
+        generator = torch.Generator().manual_seed(0)
+        parameters = [nn.Parameter(torch.ones(LEAST)) for _ in range(4)]
 
-    parameters = [nn.Parameter(torch.ones(LEAST)) for _ in range(4)]
-    first = SharpnessAware(
-        momentum(parameters[:2]), 0.05, geometry=Euclidean(),
-        direction=BatchNoise(dtype=torch.bfloat16),
-    )  # fmt: skip
-    step(first)
-    second = FriendlySAM(momentum(parameters[:2]), fused=True)
-    second.load_state_dict(first.state_dict())
-    second.add_param_group({"params": parameters[2:]})
+        def step(optimizer):
+            for parameter in parameters:
+                parameter.grad = torch.randn(LEAST, generator=generator)
+            with optimizer.perturbed():
+                return [parameter.detach().clone() for parameter in parameters]
+
+        first = SharpnessAware(
+            momentum(parameters[:2]), 0.05, geometry=Euclidean(),
+            direction=BatchNoise(dtype=torch.bfloat16),
+        )  # fmt: skip
+        step(first)
+        second = FriendlySAM(momentum(parameters[:2]), rho=5.0, fused=fused)
+        second.load_state_dict(first.state_dict())
+        second.add_param_group({"params": parameters[2:]})
+        moved = step(second) + step(second)
+        averages = list(second.memory.averages.values())
+        kinds = [average.dtype for average in averages]
+        assert kinds == [torch.bfloat16] * 2 + [torch.float32] * 2
+        return moved + averages
+
     with only_tried_kernels():
-        for _ in range(2):
-            step(second)
-    kinds = [average.dtype for average in second.memory.averages.values()]
-    assert kinds == [torch.bfloat16] * 2 + [torch.float32] * 2
+        torch.testing.assert_close(run(True), run(False))
     assert len(taken) == 8
+
+
+def test_each_dtype_and_each_shape_of_the_ball_has_kernels_of_its_own(taken):
+    """In one process, of one setting: what is made for one is not taken for another."""
+    geometry = ParameterScaled(only=lambda name: name == "2.weight")  # one of the two
+    direction = BatchNoise(dtype=torch.float32)
+
+    def run(dtype, fused):
+        model = network(dtype)
+        optimizer = SharpnessAware(
+            momentum(model.named_parameters()), 0.5, direction=direction, geometry=geometry,
+            fused=fused,
+        )  # fmt: skip
+        for seed in range(2):
+            optimizer.step(closure_of(model, seed, dtype))
+        return weights(model)
+
+    for dtype in (torch.float64, torch.float32):
+        torch.testing.assert_close(run(dtype, True), run(dtype, False))
+    assert len(taken) == 2 * 2 * 2
 
 
 def test_a_subclass_that_leaves_the_fused_form_behind_goes_the_ordinary_way(taken):
