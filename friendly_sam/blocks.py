@@ -200,6 +200,7 @@ def _outline(parameter: Tensor, gradient: Tensor) -> tuple[object, ...]:
         parameter.device,
         parameter.dtype,
         parameter.stride(),
+        type(gradient),
         gradient.dtype,
         gradient.shape,
         gradient.stride(),

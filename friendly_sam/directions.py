@@ -58,7 +58,11 @@ class Direction(ABC):
     def turned(
         self, gradient: Tensor, average: Tensor | None, constant: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """d and the new average, for tensors of one parameter: what the fused kernels compile."""
+        """d and the new average, for tensors of one parameter: what the fused kernels compile.
+
+        It may read the direction's own settings where they are numbers, strings, dtypes or
+        functions. What else it reads is compiled in and may not change.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no fused form")
 
     def take_in(self, block: Block) -> None:  # noqa: B027 (most directions have no average)

@@ -28,12 +28,15 @@ from types import FunctionType
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch import Tensor
+from torch.nn import Parameter
 
 from friendly_sam.blocks import WIDTH, Block, Climber, local
 from friendly_sam.directions import Direction, Gradient
 from friendly_sam.geometries import Euclidean, Geometry
 from friendly_sam.perturbation import Moved
+from friendly_sam.warn import warn
 
 Tensors = list[Tensor]
 Averages = list[Tensor] | list[None]
@@ -52,16 +55,21 @@ class Kernel:
     """A function of lists of tensors, compiled; the last list holds constants.
 
     It is called without torch.compile's look at every argument, which takes twice as long as the
-    rest of the call: `blocks` has seen to it that nothing differs but the lengths.
+    rest of the call. So whoever calls sees to it that nothing but the lengths differs from the
+    tensors it was compiled with: `Kernels.take` and `_key` do.
     """
 
     def __init__(self, function: Callable[..., Any], *lists: Sequence[Tensor | None]) -> None:
-        """Compile by a call with tensors that nobody needs, each row of a length of its own."""
+        """Compile by a call with tensors that nobody needs.
+
+        Row i of each list has the length of row i of the first, and no other row has it.
+        """
         from torch._inductor.compile_fx import compile_fx
 
         calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
         def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
+            # Lengths are compared below, in a third of the time.
             compiled: Any = compile_fx(graph, inputs, config_patches={"size_asserts": False})
 
             def noted(*arguments: Any) -> Any:
@@ -80,25 +88,35 @@ class Kernel:
         )  # fmt: skip
         torch.compile(own, fullgraph=True, backend=backend)(*lists)
         if not calls:
-            raise RuntimeError("torch.compile is switched off")
-        (self._compiled, arguments), *_ = calls
+            raise SwitchedOffError("torch.compile is switched off")
+        self._compiled, arguments = calls[0]
+        calls.clear()  # torch.compile keeps `noted`, and that the tensors
         place = {id(row): (n, i) for n, rows in enumerate(lists) for i, row in enumerate(rows)}
-        place |= {len(row): (-2, i) for i, row in enumerate(lists[0]) if row is not None}
-        self._settings: list[Any] = []
-        """Numbers that the function has from elsewhere and torch.compile makes arguments."""
+        lengths, numbers = len(lists), len(lists) + 1  # two more lists, see __call__
+        place |= {len(row): (lengths, i) for i, row in enumerate(lists[0]) if row is not None}
+        self._numbers: list[Any] = []
+        """Numbers of a direction or a geometry, where torch.compile made arguments of them."""
         self._places: list[tuple[int, int]] = []
-        """Of each argument of the kernel, its list and its place there."""
+        """Of each argument of the compiled function, its list and its place there."""
         for argument in arguments:
             key = argument if isinstance(argument, int) else id(argument)
             if key not in place:
-                place[key] = (-1, len(self._settings))
-                self._settings.append(argument)
+                place[key] = (numbers, len(self._numbers))
+                self._numbers.append(argument)
             self._places.append(place[key])
 
     def __call__(self, *lists: Sequence[Any]) -> Any:
-        """What the function gives, all tensors in one list."""
-        found = (*lists, [len(row) for row in lists[0]], self._settings)
+        """The tensors that the function gives, in one list."""
+        lengths = [row.size(0) for row in lists[0]]
+        for rows in lists[1:-1]:
+            if rows[0] is not None and [row.size(0) for row in rows] != lengths:
+                raise RuntimeError("tensors that belong together have different lengths")
+        found = (*lists, lengths, self._numbers)
         return self._compiled(*[found[n][i] for n, i in self._places])
+
+
+class SwitchedOffError(RuntimeError):
+    """torch.compile compiles nothing, because somebody said so."""
 
 
 Pair = tuple[Kernel, Kernel]
@@ -110,7 +128,7 @@ class Kernels:
 
     def __init__(self, direction: Direction, geometry: Geometry) -> None:
         self._direction, self._geometry = direction, geometry
-        self._settings = _settings(direction, geometry)
+        self._settings = _plain_settings(direction, geometry)
         self._made: dict[tuple[Any, ...], dict[int, Pair] | None] = {}
         # SAM itself (norm, backup, sum) has nothing to fuse: foreach is as quick, or quicker.
         self._plain = type(direction) is Gradient and type(geometry) is Euclidean
@@ -119,16 +137,16 @@ class Kernels:
             direction, ("constant", "turned"), ("coefficient", "turn_", "take_in")
         )
         if not self._has_form:
-            warnings.warn(
+            warn(
                 f"fused=True: {type(geometry).__name__} has no fused form (`squared_of`), so the "
-                "foreach path is used",
-                stacklevel=2,
+                "foreach path is used"
             )
 
-    def fit(self, direction: Direction, geometry: Geometry) -> bool:
-        """Whether these are still the direction and the geometry, with the same settings."""
+    def still_fit(self, direction: Direction, geometry: Geometry) -> bool:
+        """Whether these are the direction and the geometry, with the settings they had."""
         now = (direction, geometry)
-        return now == (self._direction, self._geometry) and _settings(*now) == self._settings
+        same = now == (self._direction, self._geometry)
+        return same and _plain_settings(*now) == self._settings
 
     def take(self, climber: Climber) -> bool:
         """Whether there is a kernel for this parameter on this step."""
@@ -137,13 +155,18 @@ class Kernels:
             return False
         if weight.dtype not in (torch.float32, torch.float64):
             return False
-        if self._plain or not self._has_form or not self._turns:
+        if self._plain or not self._has_form or not self._turns or self._settings is None:
             return False
         if self._direction.constant(climber.updates) is None:
             return False
-        if climber.gradient.dtype != climber.parameter.dtype:
-            return False
+        gradient, backup = local(climber.gradient), climber.backup
         average = None if climber.average is None else local(climber.average)
+        if gradient.dtype != weight.dtype:
+            return False
+        for row in (weight, gradient, backup, *(() if average is None else (average,))):
+            # A wrapper has no memory of its own, and foreach says best what is wrong with a size.
+            if type(row) not in (Tensor, Parameter) or row.shape != weight.shape:
+                return False
         key = _key(weight, average, climber.scaled)
         if key not in self._made:
             self._made[key] = self._make(weight, average, climber.scaled)
@@ -187,6 +210,7 @@ class Kernels:
         return made
 
     def _by(self, block: Block, inverse_scale: Tensor | None) -> Tensor:
+        """What g is multiplied with, the c of d = g - c r, and the one that w is."""
         constant = self._direction.constant(block.updates)
         by = torch.tensor([1.0, constant, 1.0], dtype=block.dtype, device=block.device)
         if inverse_scale is not None:
@@ -199,15 +223,17 @@ class Kernels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the compiler's own, about its own code
                 return {count: self._pair(count, weight, average, scaled) for count in TOGETHER}
+        except SwitchedOffError as error:
+            line = f"fused=True: {error}. The foreach path is used instead."
         except Exception as error:
             reason = getattr(error, "inner_exception", error)
-            line = str(reason).strip().partition("\n")[0]
-            warnings.warn(
-                f"fused=True: torch.compile gave no kernel ({type(reason).__name__}: {line}). "
-                "The foreach path is used instead; what is missing most often is a C++ compiler.",
-                stacklevel=2,
+            said = str(reason).strip().partition("\n")[0]
+            line = (
+                f"fused=True: torch.compile gave no kernel ({type(reason).__name__}: {said}). The "
+                "foreach path is used instead; what is missing most often is a C++ compiler."
             )
-            return None
+        warn(line)
+        return None
 
     def _pair(self, count: int, weight: Tensor, average: Tensor | None, scaled: bool) -> Pair:
         """The kernels for `count` tensors, compared with what they were compiled from."""
@@ -314,23 +340,37 @@ def _surroundings(device: torch.device) -> tuple[object, ...]:
         torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
+        torch._dynamo.eval_frame._stance.stance,  # somebody may switch the compiler off, and on
     )
 
 
 def kernels_for(direction: Direction, geometry: Geometry) -> Kernels:
     """The kernels for a setting; optimizers of one setting share them, where it has a hash."""
+    if direction.reference is not None:  # a closure, and all that it holds, is not to be kept
+        return Kernels(direction, geometry)
     try:
         kernels = _shared_kernels(direction, geometry)
     except TypeError:
         return Kernels(direction, geometry)
-    return kernels if kernels.fit(direction, geometry) else Kernels(direction, geometry)
+    return kernels if kernels.still_fit(direction, geometry) else Kernels(direction, geometry)
 
 
 _shared_kernels = lru_cache(maxsize=64)(Kernels)
 
 
-def _settings(direction: Direction, geometry: Geometry) -> list[dict[str, Any]]:
-    return [dict(vars(part)) for part in (direction, geometry)]
+def _plain_settings(*parts: Direction | Geometry) -> list[dict[str, Any]] | None:
+    """The settings that a kernel is compiled with; None where one may change unseen."""
+    settings = []
+    for part in parts:
+        slots = [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())]
+        values = vars(part) | {name: getattr(part, name) for name in slots if hasattr(part, name)}
+        if not all(callable(value) or isinstance(value, _PLAIN) for value in values.values()):
+            return None
+        settings.append(values)
+    return settings
+
+
+_PLAIN = (int, float, str, torch.dtype, type(None))
 
 
 def _up_to_date(part: object, forms: tuple[str, ...], sources: tuple[str, ...]) -> bool:

@@ -32,7 +32,11 @@ class Geometry(ABC):
         """T² for the parameters of `block` from their weights and gradients; None for T = 1."""
 
     def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
-        """T² for tensors of one parameter: what the kernels of `friendly_sam.fused` compile."""
+        """T² for tensors of one parameter: what the kernels of `friendly_sam.fused` compile.
+
+        It may read the geometry's own settings where they are numbers, strings, dtypes or
+        functions. What else it reads is compiled in and may not change.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no fused form")
 
 

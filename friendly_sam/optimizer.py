@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
@@ -26,8 +25,11 @@ from friendly_sam.memory import Memory
 from friendly_sam.names import picked_by_name
 from friendly_sam.perturbation import Moved, climb, descend, gradient_norms, uninterrupted
 from friendly_sam.randomness import random_state
+from friendly_sam.warn import warn
 
 if TYPE_CHECKING:
+    from contextlib import _GeneratorContextManager
+
     from friendly_sam.fused import Kernels
 
 Closure = Callable[[], Any]
@@ -185,7 +187,7 @@ class SharpnessAware(Optimizer):
 
     def perturbed(
         self, *, scaler: torch.amp.GradScaler | None = None, freeze_statistics: bool = True
-    ) -> AbstractContextManager[None]:
+    ) -> _GeneratorContextManager[None]:
         """Inside the context the weights are w + ε; leaving it brings back w, bit for bit.
 
         Entering takes the gradients at w that a backward pass left in `.grad`, computes ε from
@@ -370,9 +372,14 @@ class SharpnessAware(Optimizer):
     def _gather(self, climbing: list[tuple[Tensor, float]]) -> Gathered:
         """What climbs, in blocks, with the gradients taken out of `.grad`."""
         parts = self.direction, self.geometry
-        if self.fused and not (self._kernels is not None and self._kernels.fit(*parts)):
+        if self.fused and not (self._kernels is not None and self._kernels.still_fit(*parts)):
             from friendly_sam.fused import kernels_for  # imports the compiler, which takes a while
 
+            if self._kernels is not None:
+                self._warn_once(
+                    f"direction or geometry of this {type(self).__name__} has changed: with "
+                    "fused=True kernels are compiled anew for each setting, which takes seconds."
+                )
             self._kernels = kernels_for(*parts)
         gathered, self._gathered = self._gathered, None
         lasting = self.direction.reference is None and not self.direction.counts_updates
@@ -496,7 +503,7 @@ class SharpnessAware(Optimizer):
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:
             self._warned.add(message)
-            warnings.warn(message, stacklevel=6)
+            warn(message)
 
     def _tick(self) -> None:
         for group in self.param_groups:

@@ -1,5 +1,6 @@
 """`fused=True`: the same results within rounding, or the ordinary path and a warning."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import torch
 from family import FAMILY, assert_same, momentum, weights
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map_only
 
 from friendly_sam import (
     SAM,
@@ -269,9 +271,110 @@ def test_a_kernel_that_fits_one_length_only_is_not_used(monkeypatch, taken):
 def test_with_the_compiler_switched_off_a_warning_and_the_ordinary_path(taken):
     model = network(torch.float64)
     optimizer = FriendlySAM(momentum(model.parameters()), decay=0.76, fused=True)
-    said = pytest.warns(UserWarning, match="switched off.*foreach path is used instead")
-    with said, torch.compiler.set_stance("force_eager"):
+    said = pytest.warns(UserWarning, match=r"switched off. The foreach path is used instead.$")
+    with said as warned, torch.compiler.set_stance("force_eager"):
         optimizer.step(closure_of(model, 0, torch.float64))
+    assert not taken
+    assert warned[0].filename == __file__
+    optimizer.step(closure_of(model, 0, torch.float64))
+    assert len(taken) == 2, "it is switched on again"
+
+
+def test_the_tensors_of_the_trial_are_let_go(taken):
+    def rows():
+        gc.collect()
+        tensors = [thing for thing in gc.get_objects() if type(thing) is torch.Tensor]
+        return sum(tensor.dim() == 2 and tensor.shape[1] == WIDTH for tensor in tensors)
+
+    before = rows()
+    model = network(torch.float32)
+    optimizer = FriendlySAM(momentum(model.parameters()), decay=0.77, fused=True)
+    optimizer.step(closure_of(model, 0, torch.float32))
+    assert len(taken) == 2
+    taken.clear()
+    del model, optimizer
+    assert rows() == before
+
+
+def test_a_kernel_compares_lengths():
+    def add(left, right, constants):
+        for a, b in zip(left, right, strict=True):
+            a.add_(b)
+
+    def rows(*lengths):
+        return [torch.ones(length, WIDTH) for length in lengths]
+
+    kernel = fused.Kernel(add, rows(16, 17), rows(16, 17), [torch.ones(1)])
+    left = rows(3, 20)
+    kernel(left, rows(3, 20), [torch.ones(1)])
+    assert all(tensor.eq(2).all() for tensor in left)
+    with pytest.raises(RuntimeError, match="different lengths"):
+        kernel(left, rows(3, 19), [torch.ones(1)])
+
+
+@pytest.mark.parametrize("new_gradient", [True, False])
+@pytest.mark.parametrize("rows", [64, 16])
+def test_a_parameter_that_changes_its_size_gets_the_error_of_the_ordinary_path(rows, new_gradient):
+    """Its average has the old size: a kernel would read or write memory of others."""
+    parameter = nn.Parameter(torch.ones(32, WIDTH))
+    optimizer = FriendlySAM(momentum([parameter]), fused=True)
+    parameter.grad = torch.randn_like(parameter)
+    with optimizer.perturbed():
+        pass
+    parameter.grad = torch.randn_like(parameter)
+    parameter.data = torch.ones(rows, WIDTH)
+    if new_gradient:
+        parameter.grad = torch.randn_like(parameter)
+    said = pytest.raises(RuntimeError, match=r"size of tensor|different lengths")
+    with said, optimizer.perturbed():
+        pass
+
+
+def test_a_gradient_that_only_wraps_another_goes_the_ordinary_way(taken):
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, arguments=(), keywords=None):
+            unwrapped = tree_map_only(cls, lambda wrapper: wrapper.inner, arguments)
+            return function(*unwrapped, **(keywords or {}))
+
+    def run(fused):
+        parameter = nn.Parameter(torch.ones(16, WIDTH))
+        optimizer = FriendlySAM(momentum([parameter]), fused=fused)
+        moved = []
+        for wrap in (lambda gradient: gradient, Wrapper):
+            generator = torch.Generator().manual_seed(0)
+            parameter.grad = wrap(torch.randn(16, WIDTH, generator=generator))
+            with optimizer.perturbed():
+                moved.append(parameter.detach().clone())
+        return moved
+
+    torch.testing.assert_close(run(True), run(False))
+    assert len(taken) == 1
+
+
+def test_a_direction_with_a_setting_that_may_change_unseen_goes_the_ordinary_way(taken):
+    class Scheduled(BatchNoise):
+        def turned(self, gradient, average, constant):
+            new = torch.lerp(average, gradient, self.schedule["step"])
+            return gradient - constant * new, new
+
+        def constant(self, updates):
+            return super().constant(updates)
+
+    model = network(torch.float64)
+    direction = Scheduled()
+    object.__setattr__(direction, "schedule", {"step": 0.1})
+    optimizer = SharpnessAware(
+        momentum(model.parameters()), 0.5, direction=direction, geometry=Euclidean(), fused=True
+    )
+    optimizer.step(closure_of(model, 0, torch.float64))
     assert not taken
 
 
@@ -398,7 +501,9 @@ def test_a_setting_that_changes_on_the_way_is_heeded(hashed, taken):
         optimizer.step(closure_of(model, 2, torch.float64))
         return weights(model)
 
-    for a, b in zip(trained(True), trained(False), strict=True):
+    with pytest.warns(UserWarning, match="has changed: with fused=True .* compiled anew"):
+        fused = trained(True)
+    for a, b in zip(fused, trained(False), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
     assert len(taken) == 3 * 2
 
