@@ -16,6 +16,14 @@ from friendly_sam.compat import FriendlySAM as CompatFriendlySAM
 from friendly_sam.perturbation import uninterrupted
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard():
+    """Whoever starts the tests in the background of a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("method", FAMILY)
 def test_the_weights_come_back_bit_for_bit_in_the_same_storage(method, dtype):
