@@ -15,18 +15,32 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
+from friendly_sam._machinery.hooks import own_hooks
+from friendly_sam._machinery.memory import EMA
 from friendly_sam.directions import BatchNoise, Direction, Gradient
-from friendly_sam.geometries import Euclidean, ParameterScaled
+from friendly_sam.geometries import ParameterScaled
 from friendly_sam.optimizer import SharpnessAware
-from friendly_sam.perturbation import uninterrupted
 
 __all__ = ["SAM", "FriendlySAM"]
 
+THEIRS = {"old_p": None, "momentum": EMA}
+"""What their code keeps for a parameter: w, and the EMA of the authors'."""
+
 
 class _TwoStep(SharpnessAware):
-    """`first_step`, `second_step` and a `step` that calls its closure once."""
+    """`first_step`, `second_step` and a `step` that calls its closure once.
+
+    As in davda54/sam, a group has its own `rho` and `adaptive`, and one with radius 0 is counted
+    in the norm.
+    """
+
+    counts_radius_0 = True
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Any:
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -42,48 +56,51 @@ class _TwoStep(SharpnessAware):
                 f"base_optimizer must be an optimizer class such as torch.optim.SGD, not "
                 f"{base_optimizer!r}"
             )
-        super().__init__(
-            base_optimizer(params, **kwargs),
-            rho,
-            direction=direction,
-            geometry=ParameterScaled(eta=0.0) if adaptive else Euclidean(),
-        )
+        geometry = ParameterScaled(eta=0.0)
+        base = base_optimizer(params, **kwargs)
+        super().__init__(base, rho, direction=direction, geometry=geometry)
+        self.defaults["adaptive"] = adaptive
+        for group in self.param_groups:
+            group.setdefault("adaptive", adaptive)
 
     @property
     def base_optimizer(self) -> Optimizer:
         """The base optimizer."""
         return self.base
 
+    def scales(self, group: dict[str, Any], parameter: Tensor) -> bool:
+        """Whether the group is adaptive."""
+        return bool(group.get("adaptive", self.defaults["adaptive"]))
+
     @torch.no_grad()
     def first_step(self, zero_grad: bool = False) -> None:
         """Move the weights to w + ε, from the gradients of the first backward pass."""
-        if self._inside:
+        if self._perturbation is not None and self._perturbation.active:
             raise RuntimeError("first_step() was called twice without second_step()")
-        self._share()
         # The ascent uses the gradients up; without zero_grad the loops of old still expect them.
-        kept = [] if zero_grad else [(p, p.grad.clone()) for p in self._with_gradient()]
-        self._inside = True
+        parameters = self.groups.parameters()
+        kept = [(p, p.grad.clone()) for p in parameters if not zero_grad and p.grad is not None]
+        perturbation = self._perturbed(freeze_statistics=False)
         try:
-            self._ascend()
+            perturbation.begin()
             for parameter, gradient in kept:
                 parameter.grad = gradient
         except BaseException:
-            self._come_back()
+            perturbation.give_up()
             raise
 
     @torch.no_grad()
     def second_step(self, zero_grad: bool = False) -> None:
         """Come back to w and step with the gradients of the second backward pass."""
-        if not self._inside:
+        if self._perturbation is None or not self._perturbation.active:
             raise RuntimeError("second_step() was called without first_step() before it")
-        with uninterrupted():
-            self._come_back()
-        self._ascended = True
+        self._perturbation.end()
         super().step()
         self._opt_called = True  # a scheduler looks whether `step` was called, and it was not
         if zero_grad:
             self.zero_grad()
 
+    @own_hooks
     @torch.no_grad()
     def step(  # type: ignore[override]
         self, closure: Callable[[], Any] | None = None
@@ -91,11 +108,24 @@ class _TwoStep(SharpnessAware):
         """Ascend from the gradients that are there, call `closure` once, and step."""
         if closure is None:
             raise TypeError("closure must be a function that does a full forward-backward pass")
-        self._second_pass(torch.enable_grad()(closure), freeze_statistics=False)
-        super().step()
+        self.refuse_inside("step()")
+        self._perturbed(freeze_statistics=False).run(torch.enable_grad()(closure))
+        SharpnessAware.step.__wrapped__(self)  # type: ignore[attr-defined] # without the hooks
 
-    def _with_gradient(self) -> list[Any]:
-        return [p for p in self._parameters() if p.grad is not None]
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` gave here, or in their code, which has no base state."""
+        if isinstance(state_dict, dict) and isinstance(state_dict.get("state"), dict):
+            states = {
+                key: _translated(entry) if isinstance(entry, dict) and "old_p" in entry else entry
+                for key, entry in state_dict["state"].items()
+            }
+            state_dict = {**state_dict, "state": states}
+        super().load_state_dict(state_dict)
+
+
+def _translated(entry: dict[str, Any]) -> dict[str, Any]:
+    names = {name: THEIRS.get(name, name) for name in entry}
+    return {new: entry[old] for old, new in names.items() if new is not None}
 
 
 class SAM(_TwoStep):

@@ -1,76 +1,75 @@
-"""Directions: which way to climb.
+"""Directions: which way the weights are perturbed.
 
-A direction turns the gradient g into d, the vector along which the weights are perturbed
-(paper, equations 8 to 14). All of them are d = g - c r with some reference vector r:
+A direction makes d of the gradient g and of what is remembered of earlier ones (the paper's
+equations 8 to 14):
 
-    Gradient     d = g                      SAM
-    BatchNoise   d = g - σ m                F-SAM, m a moving average of past gradients
-    Residual     d = g - (<g,G>/||G||²) G   SAM-noise, G the gradient that a closure gives
+    Gradient     d = g                        SAM
+    BatchNoise   d = g - σ m                  F-SAM, m the EMA of past gradients
+    Average      d = m                        VaSSO
+    Residual     d = g - (<g,G>/||G||²) G     SAM-noise, G the gradient that a closure gives
+
+Two more, without an ascent pass, are in `friendly_sam.one_pass`.
+A direction holds settings; tensors are the optimizer's. Its formula works element by element on
+`Tensors`, lists of tensors with the methods of one, and may overwrite g.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from friendly_sam.blocks import Block
-from friendly_sam.checks import check_number
+from friendly_sam._machinery.checks import check_number
+from friendly_sam._machinery.tensors import Scalar, Tensors
 
 Variant = Literal["paper", "authors", "debiased"]
-InnerProducts = Callable[[str, str], tuple[Tensor, Tensor]]
-"""From the names of two lists of a block, <a, b> and <b, b> over all parameters."""
+Products = tuple[Tensor, Tensor, Tensor]
+"""<g,g>, <g,m> and <m,m> over all parameters together, m as it is before the step."""
 
 
 class Direction(ABC):
-    """Which way to climb. Holds settings, no tensors: state is the optimizer's."""
+    """Which way the weights are perturbed. Override `__call__` and say what it needs."""
 
-    keeps_average: ClassVar[bool] = False
-    """Whether the optimizer keeps a moving average of gradients for this direction."""
+    starts_from: ClassVar[Literal["gradient", "momentum", "previous"]] = "gradient"
+    """What g is: the gradient of an ascent pass or, without one, the base's momentum buffer or
+    the gradient of the previous step."""
+    keeps_ema: ClassVar[bool] = False
+    """Whether the optimizer keeps an EMA m for it."""
+    overwrites: ClassVar[bool] = True
+    """Whether the formula overwrites g."""
+    cancels: ClassVar[bool] = True
+    """Whether d is a difference, of which only rounding may be left; it then counts as zero."""
+    reference: Callable[[], Any] | None = None
+    """A closure whose gradient takes the place of m."""
+    dtype: torch.dtype | None = None
+    """The dtype of m; by default the parameter's."""
 
     @property
     def counts_updates(self) -> bool:
-        """Whether it matters how many gradients an average has taken in."""
+        """Whether it matters how many gradients m has taken in."""
         return False
 
-    reference: Callable[[], Any] | None = None
-    """The closure whose gradient is this direction's reference vector."""
+    @property
+    def needs_products(self) -> bool:
+        """Whether the formula needs <g,g>, <g,m> and <m,m> over all parameters."""
+        return False
 
-    def coefficient(self, blocks: Sequence[Block], inner: InnerProducts) -> float | Tensor:
-        """The c of d = g - c r: a setting, or a scalar tensor from products over all blocks."""
-        return 0.0
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether the formula takes memory as large as g."""
+        return False
+
+    def update(self, m: Tensors, g: Tensors, t: Scalar) -> None:
+        """Update the EMA, which has taken in t gradients; all that happens on a skipped step."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no EMA")
 
     @abstractmethod
-    def turn_(self, block: Block, coefficient: float | Tensor) -> None:
-        """Overwrite the gradients of `block` with d."""
-
-    def constant(self, updates: int) -> float | None:
-        """The c of d = g - c r where nothing but the count of updates matters, else None.
-
-        With None the step goes without the kernels of `friendly_sam.fused`.
-        """
-        return None
-
-    def turned(
-        self, gradient: Tensor, average: Tensor | None, constant: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """d and the new average, for tensors of one parameter: what the fused kernels compile.
-
-        It may read the direction's own settings where they are numbers, strings, dtypes or
-        functions. What else it reads is compiled in and may not change.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no fused form")
-
-    def take_in(self, block: Block) -> None:  # noqa: B027 (most directions have no average)
-        """Let the moving averages of `block` take in its gradients."""
-
-    def average_like(self, parameter: Tensor) -> Tensor:
-        """A fresh moving average for `parameter`, as it is before the first gradient."""
-        return torch.zeros_like(parameter, memory_format=torch.preserve_format)
+    def __call__(self, g: Tensors, m: Tensors, t: Scalar, products: Products | None) -> Tensors:
+        """Update the EMA and return d."""
 
 
 @dataclass(frozen=True)
@@ -83,28 +82,22 @@ class Gradient(Direction):
         Gradient()
     """
 
-    def turn_(self, block: Block, coefficient: float | Tensor) -> None:
-        """d = g: nothing to do."""
+    overwrites: ClassVar[bool] = False
+    cancels: ClassVar[bool] = False
 
-    def constant(self, updates: int) -> float | None:
-        """Nothing is taken away."""
-        return 0.0
-
-    def turned(
-        self, gradient: Tensor, average: Tensor | None, constant: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def __call__(self, g: Tensors, m: Tensors, t: Scalar, products: Products | None) -> Tensors:
         """d = g."""
-        return gradient, None
+        return g
 
 
 @dataclass(frozen=True)
 class BatchNoise(Direction):
-    """F-SAM's direction, the batch-specific noise: the gradient less its moving average.
+    """F-SAM's direction, the batch-specific noise: the gradient less its EMA.
 
         m ← λ m + (1 - λ) g
         d = g - σ m
 
-    Symbols (the paper's algorithm 1): g the minibatch gradient, m the average that stands for the
+    Symbols (the paper's algorithm 1): g the minibatch gradient, m the EMA that stands for the
     full gradient, λ = `decay`, σ = `sigma`.
 
     Args:
@@ -131,16 +124,14 @@ class BatchNoise(Direction):
     variant: Variant = "paper"
     dtype: torch.dtype | None = None
 
-    keeps_average: ClassVar[bool] = True
+    keeps_ema: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.sigma != "projection":
             if isinstance(self.sigma, str):
                 raise ValueError(f'sigma must be a number or "projection", not {self.sigma!r}')
             check_number("sigma", self.sigma)
-        check_number("decay", self.decay)
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"decay must be in [0, 1), not {self.decay!r}")
+        check_number("decay", self.decay, at_least=0, below=1)
         if self.variant not in ("paper", "authors", "debiased"):
             raise ValueError(
                 f'variant must be "paper", "authors" or "debiased", not {self.variant!r}'
@@ -157,66 +148,79 @@ class BatchNoise(Direction):
         """The first step is special but in algorithm 1, and debiasing needs the count."""
         return self.variant != "paper"
 
-    def coefficient(self, blocks: Sequence[Block], inner: InnerProducts) -> float | Tensor:
-        """σ, or <g,m>/||m||² for the projection."""
-        if self.sigma != "projection":
-            return float(self.sigma)
-        if self.variant != "authors":
-            for block in blocks:
-                self.take_in(block)
-        along, squared = inner("gradients", "averages")
-        return torch.where(squared > 0, along / squared, torch.zeros_like(squared))
+    @property
+    def needs_products(self) -> bool:
+        """For the projection."""
+        return self.sigma == "projection"
 
-    def turn_(self, block: Block, coefficient: float | Tensor) -> None:
-        """Take in g and overwrite it with d = g - σ m."""
-        if self.variant == "authors":
-            if block.updates > 0:
-                offset = torch._foreach_mul(block.averages, coefficient)
-            self.take_in(block)
-            if block.updates > 0:
-                torch._foreach_sub_(block.gradients, offset)
-            return
-        if self.sigma != "projection":
-            self.take_in(block)
-        if self.variant == "debiased":
-            if block.updates == 0:
-                return
-            if isinstance(coefficient, float):
-                coefficient /= 1 - self.decay ** (block.updates + 1)
-        _subtract_(block.gradients, coefficient, block.averages)
+    @property
+    def needs_scratch(self) -> bool:
+        """For the previous m."""
+        return self.variant == "authors"
 
-    def constant(self, updates: int) -> float | None:
-        """σ, after debiasing; None for the projection and for a first step that is special."""
-        if self.sigma == "projection" or (updates == 0 and self.variant != "paper"):
-            return None
-        if self.variant == "debiased":
-            return float(self.sigma) / (1 - self.decay ** (updates + 1))
-        return float(self.sigma)
+    def update(self, m: Tensors, g: Tensors, t: Scalar) -> None:
+        """m ← λ m + (1 - λ) g; the authors' m starts as the first gradient."""
+        weight = 1 - self.decay
+        m.lerp_(g, _where(t == 0, 1.0, weight) if self.variant == "authors" else weight)
 
-    def turned(
-        self, gradient: Tensor, average: Tensor | None, constant: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """d = g - σ m, with the new m or, in the authors' code, the previous one."""
-        assert average is not None
-        old = average.to(gradient.dtype)
-        new = torch.lerp(old, gradient, 1 - self.decay)
-        return gradient - constant * (old if self.variant == "authors" else new), new
+    def __call__(self, g: Tensors, m: Tensors, t: Scalar, products: Products | None) -> Tensors:
+        """m ← λ m + (1 - λ) g, d = g - σ m."""
+        used = m.clone() if self.variant == "authors" else m
+        self.update(m, g, t)
+        return g.sub_(used, alpha=self._sigma(t, products))
 
-    def take_in(self, block: Block) -> None:
-        """m ← λ m + (1 - λ) g; the authors' code starts with m = g."""
-        averages, gradients = block.averages, block.gradients
-        if self.variant == "authors" and block.updates == 0:
-            torch._foreach_copy_(averages, gradients)
-        elif averages[0].dtype == gradients[0].dtype:
-            torch._foreach_lerp_(averages, gradients, 1 - self.decay)
+    def _sigma(self, t: Scalar, products: Products | None) -> Scalar:
+        if products is None:
+            sigma: Scalar = float(self.sigma)
+            if self.variant == "debiased":
+                sigma = sigma / (1 - self.decay ** (t + 1))
         else:
-            widened = [m.to(g.dtype) for m, g in zip(averages, gradients, strict=True)]
-            torch._foreach_lerp_(widened, gradients, 1 - self.decay)
-            torch._foreach_copy_(averages, widened)
+            gg, gm, mm = products
+            if self.variant != "authors":  # those of the new m
+                a, b = self.decay, 1 - self.decay
+                gm, mm = a * gm + b * gg, a * a * mm + 2 * a * b * gm + b * b * gg
+            sigma = torch.where(mm > 0, gm / mm, 0.0)
+        return _where(t == 0, 0.0, sigma) if self.variant == "debiased" else sigma
 
-    def average_like(self, parameter: Tensor) -> Tensor:
-        """m = 0."""
-        return torch.zeros_like(parameter, dtype=self.dtype, memory_format=torch.preserve_format)
+
+@dataclass(frozen=True)
+class Average(Direction):
+    """VaSSO's direction, the EMA itself (Li and Giannakis, 2023): variance suppressed.
+
+        m ← (1 - θ) m + θ g,   m starts as the first gradient
+        d = m
+
+    Args:
+        theta: θ in (0, 1] (0.4, the value of its experiments). 1 is SAM.
+
+    Example:
+        >>> from friendly_sam import Average
+        >>> Average()
+        Average(theta=0.4)
+    """
+
+    theta: float = 0.4
+
+    keeps_ema: ClassVar[bool] = True
+    overwrites: ClassVar[bool] = False
+    cancels: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_number("theta", self.theta, above=0, at_most=1)
+
+    @property
+    def counts_updates(self) -> bool:
+        """The first gradient is special."""
+        return True
+
+    def update(self, m: Tensors, g: Tensors, t: Scalar) -> None:
+        """m ← (1 - θ) m + θ g."""
+        m.lerp_(g, _where(t == 0, 1.0, self.theta))
+
+    def __call__(self, g: Tensors, m: Tensors, t: Scalar, products: Products | None) -> Tensors:
+        """d = m, the new one."""
+        self.update(m, g, t)
+        return m
 
 
 @dataclass(frozen=True)
@@ -240,18 +244,20 @@ class Residual(Direction):
         if not callable(self.reference):
             raise TypeError(f"reference must be a callable, not {self.reference!r}")
 
-    def coefficient(self, blocks: Sequence[Block], inner: InnerProducts) -> float | Tensor:
-        """<g,G> / ||G||²."""
-        along, squared = inner("gradients", "references")
-        return torch.where(squared > 0, along / squared, torch.zeros_like(squared))
+    @property
+    def needs_products(self) -> bool:
+        """For the projection."""
+        return True
 
-    def turn_(self, block: Block, coefficient: float | Tensor) -> None:
-        """Overwrite g with its residual."""
-        _subtract_(block.gradients, coefficient, block.references)
+    def __call__(self, g: Tensors, m: Tensors, t: Scalar, products: Products | None) -> Tensors:
+        """d = g - (<g,G>/||G||²) G, with G in the place of m."""
+        assert products is not None
+        _, along, squared = products
+        return g.sub_(m, alpha=torch.where(squared > 0, along / squared, 0.0))
 
 
-def _subtract_(gradients: list[Tensor], coefficient: float | Tensor, away: list[Tensor]) -> None:
-    if isinstance(coefficient, float):
-        torch._foreach_add_(gradients, away, alpha=-coefficient)
-    else:
-        torch._foreach_sub_(gradients, torch._foreach_mul(away, coefficient))
+def _where(condition: Any, yes: Scalar, no: Scalar) -> Scalar:
+    """Choose by a number of Python, or on the device."""
+    if isinstance(condition, Tensor):
+        return torch.where(condition, yes, no)
+    return yes if condition else no

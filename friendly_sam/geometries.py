@@ -1,11 +1,16 @@
-"""Geometries: the shape of the ball in which the weights are perturbed.
+"""Geometries: the neighbourhood in which the weights are perturbed.
 
-The perturbation maximises <d, ε> over ||T⁻¹ ε|| ≤ ρ (paper, appendix A4). T is diagonal; only T²
-is ever needed, since ε = ρ T² d / ||T d|| and ||T d||² = <d, T² d>.
+The perturbation maximises <d, ε> under the norm constraint ||T⁻¹ ε|| ≤ ρ (paper, appendix A4):
+ε = ρ T² d / ||T d||, with a diagonal T.
 
     Euclidean         T = 1                    SAM
     ParameterScaled   T = |w| + η              ASAM
     DiagonalFisher    T² = 1 / (1 + η g²)      FisherSAM
+
+Where groups have unequal radii, ε_i = ρ_i T² d_i / ||T d|| with the norm over all groups: the
+convention of davda54/sam. ε then lies on the ellipsoid ∑ ||T⁻¹ ε_i||²/ρ_i² = 1 but does not
+maximise <d, ε> over it, and a radius that tends to 0 still counts in the norm, which a group with
+radius 0 does not.
 """
 
 from __future__ import annotations
@@ -13,36 +18,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
-import torch
-from torch import Tensor
-
-from friendly_sam.blocks import Block
-from friendly_sam.checks import check_number
+from friendly_sam._machinery.checks import check_number
+from friendly_sam._machinery.tensors import Tensors
 
 
 class Geometry(ABC):
-    """The shape of the ball. Holds settings, no tensors."""
+    """The neighbourhood. Holds settings, no tensors."""
 
     only: Callable[[str], bool] | None = None
-    """Which parameters the shape applies to, by name; T = 1 for the others."""
+    """Which parameters it applies to, by name; T = 1 for the others."""
+    of_weights: ClassVar[bool] = False
+    """Whether T depends on the weights alone."""
 
     @abstractmethod
-    def squared(self, block: Block) -> list[Tensor] | None:
-        """T² for the parameters of `block` from their weights and gradients; None for T = 1."""
+    def __call__(self, w: Tensors, g: Tensors) -> Tensors | None:
+        """Return T from weights and gradients, element by element; None for T = 1.
 
-    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
-        """T² for tensors of one parameter: what the kernels of `friendly_sam.fused` compile.
-
-        It may read the geometry's own settings where they are numbers, strings, dtypes or
-        functions. What else it reads is compiled in and may not change.
+        `w` and `g` must stay as they are. In float16 they come as float32.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no fused form")
 
 
 @dataclass(frozen=True)
 class Euclidean(Geometry):
-    """SAM's ball: T = 1.
+    """SAM's neighbourhood: T = 1.
 
     Example:
         >>> from friendly_sam import Euclidean
@@ -50,18 +50,13 @@ class Euclidean(Geometry):
         Euclidean()
     """
 
-    def squared(self, block: Block) -> list[Tensor] | None:
+    def __call__(self, w: Tensors, g: Tensors) -> None:
         """T = 1."""
-        return None
-
-    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
-        """T = 1."""
-        return None
 
 
 @dataclass(frozen=True)
 class ParameterScaled(Geometry):
-    """ASAM's ball (Kwon et al., 2021), invariant to rescaling of the weights: T = |w| + η.
+    """ASAM's neighbourhood (Kwon et al., 2021), invariant to rescaled weights: T = |w| + η.
 
     Args:
         eta: η ≥ 0, keeps weights at zero movable (0.01, SamsungLabs/ASAM). With η = 0 and all
@@ -79,6 +74,8 @@ class ParameterScaled(Geometry):
     eta: float = 0.01
     only: Callable[[str], bool] | None = None
 
+    of_weights: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_number("eta", self.eta, at_least=0)
         if self.only is not None and not callable(self.only):
@@ -86,26 +83,19 @@ class ParameterScaled(Geometry):
                 f"only must be a predicate on parameter names or None, not {self.only!r}"
             )
 
-    def squared(self, block: Block) -> list[Tensor] | None:
-        """(|w| + η)²."""
-        if not block.scaled:
-            return None
-        scale = list(torch._foreach_abs(block.weights))
-        torch._foreach_add_(scale, self.eta)
-        torch._foreach_mul_(scale, scale)
-        return scale
-
-    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
-        """(|w| + η)²."""
-        return (weight.abs() + self.eta).square()
+    def __call__(self, w: Tensors, g: Tensors) -> Tensors:
+        """T = |w| + η."""
+        return w.abs().add_(self.eta)
 
 
 @dataclass(frozen=True)
 class DiagonalFisher(Geometry):
-    """FisherSAM's ball (Kim et al., 2022), by the diagonal Fisher information: T² = 1/(1 + η g²).
+    """FisherSAM's neighbourhood (Kim et al., 2022), by the diagonal Fisher information.
 
-    g is the gradient that climbs, before a direction takes anything away from it. FisherSAM has
-    no public official code; this is its formula as the F-SAM paper's appendix A4 uses it.
+        T² = 1 / (1 + η g²)
+
+    g is the gradient of the ascent pass, before a direction takes anything away from it. FisherSAM
+    has no public official code; this is its formula as the F-SAM paper's appendix A4 uses it.
 
     Args:
         eta: η ≥ 0 (1.0; the F-SAM paper names ρ = 0.1 and leaves η to Kim et al.).
@@ -121,14 +111,7 @@ class DiagonalFisher(Geometry):
     def __post_init__(self) -> None:
         check_number("eta", self.eta, at_least=0)
 
-    def squared(self, block: Block) -> list[Tensor] | None:
-        """1 / (1 + η g²)."""
-        scale = list(torch._foreach_mul(block.gradients, block.gradients))
-        torch._foreach_mul_(scale, self.eta)
-        torch._foreach_add_(scale, 1.0)
-        torch._foreach_reciprocal_(scale)
-        return scale
-
-    def squared_of(self, weight: Tensor, gradient: Tensor) -> Tensor | None:
-        """1 / (1 + η g²)."""
-        return (1 + self.eta * gradient.square()).reciprocal()
+    def __call__(self, w: Tensors, g: Tensors) -> Tensors:
+        """T = (1 + η g²)^(-1/2), as c (c² + η (c g)²)^(-1/2), whose square does not overflow."""
+        c = 1e-18
+        return g.mul(c).square_().mul_(self.eta).add_(c * c).rsqrt_().mul_(c)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from friendly_sam.checks import check_count, check_number
+from friendly_sam._machinery.checks import check_count, check_number, short
 from friendly_sam.optimizer import SharpnessAware
 
 
@@ -26,7 +26,7 @@ class RadiusSchedule:
         >>> import torch
         >>> from friendly_sam import SAM, RadiusSchedule
         >>> optimizer = SAM(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), rho=0.2)
-        >>> schedule = RadiusSchedule.linear(optimizer, end=0.0, steps=2)
+        >>> schedule = RadiusSchedule.linear(optimizer, factor=0.0, steps=2)
         >>> schedule.step()
         >>> optimizer.param_groups[0]["rho"]
         0.1
@@ -53,18 +53,32 @@ class RadiusSchedule:
         return {"t": self.t, "start": list(self.start)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from where `state_dict` was taken."""
-        if len(state_dict["start"]) != len(self.optimizer.param_groups):
+        """Go on from where `state_dict` was taken; what does not fit changes nothing."""
+        groups = len(self.optimizer.param_groups)
+        if not isinstance(state_dict, dict) or not {"t", "start"} <= state_dict.keys():
+            raise ValueError('state_dict must be a dictionary with "t" and "start"')
+        t, start = state_dict["t"], state_dict["start"]
+        check_count('state_dict["t"]', t, at_least=0)
+        if not isinstance(start, (list, tuple)) or len(start) != groups:
             raise ValueError(
-                f"state_dict has {len(state_dict['start'])} groups, but the optimizer has "
-                f"{len(self.optimizer.param_groups)}"
+                f'state_dict["start"] must be a list of {groups} radii, not {short(start)}'
             )
-        self.t = int(state_dict["t"])
-        self.start = [float(radius) for radius in state_dict["start"]]
-        self._set()
+        for index, radius in enumerate(start):
+            check_number(f'state_dict["start"][{index}]', radius, at_least=0)
+        before = self.t, self.start
+        self.t, self.start = t, [float(radius) for radius in start]
+        try:
+            self._set()
+        except BaseException:
+            self.t, self.start = before
+            raise
 
     def _set(self) -> None:
-        key, factor = self.optimizer.radius_key, self.factor(self.t)
+        key = self.optimizer.radius_key
+        try:
+            factor = self.factor(self.t)
+        except OverflowError:
+            raise ValueError("the factor of so late a step is too large for a number") from None
         check_number(f"factor({self.t})", factor, at_least=0)
         for group in self.optimizer.param_groups[len(self.start) :]:  # added since
             self.start.append(float(group[key]))
@@ -82,18 +96,18 @@ class RadiusSchedule:
         return cls(optimizer, lambda t: 1 / math.sqrt(t + 1))
 
     @classmethod
-    def linear(cls, optimizer: SharpnessAware, *, end: float, steps: int) -> RadiusSchedule:
-        """From ρ_0 in a straight line to `end` times ρ_0 after `steps` steps, then constant."""
-        check_number("end", end, at_least=0)
+    def linear(cls, optimizer: SharpnessAware, *, factor: float, steps: int) -> RadiusSchedule:
+        """From ρ_0 in a straight line to `factor` times ρ_0 after `steps` steps, then constant."""
+        check_number("factor", factor, at_least=0)
         check_count("steps", steps)
-        return cls(optimizer, lambda t: 1 + (end - 1) * min(t / steps, 1.0))
+        return cls(optimizer, lambda t: 1 + (factor - 1) * min(t / steps, 1.0))
 
     @classmethod
-    def cosine(cls, optimizer: SharpnessAware, *, end: float, steps: int) -> RadiusSchedule:
-        """From ρ_0 by half a cosine to `end` times ρ_0 after `steps` steps, then constant."""
-        check_number("end", end, at_least=0)
+    def cosine(cls, optimizer: SharpnessAware, *, factor: float, steps: int) -> RadiusSchedule:
+        """From ρ_0 by half a cosine to `factor` times ρ_0 after `steps` steps, then constant."""
+        check_number("factor", factor, at_least=0)
         check_count("steps", steps)
         return cls(
             optimizer,
-            lambda t: end + (1 - end) * (1 + math.cos(math.pi * min(t / steps, 1.0))) / 2,
+            lambda t: factor + (1 - factor) * (1 + math.cos(math.pi * min(t / steps, 1.0))) / 2,
         )

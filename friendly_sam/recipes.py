@@ -1,4 +1,4 @@
-"""The methods by their names. Each only assembles a direction and a geometry."""
+"""The methods by their names. Each only assembles components."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Literal, Unpack
 
 from torch.optim import Optimizer
 
-from friendly_sam.directions import BatchNoise, Gradient, Variant
+from friendly_sam.descents import Reused, SurrogateGap, Weighted
+from friendly_sam.directions import Average, BatchNoise, Gradient, Variant
 from friendly_sam.geometries import DiagonalFisher, Euclidean, Geometry, ParameterScaled
+from friendly_sam.one_pass import Momentum
 from friendly_sam.optimizer import Options, SharpnessAware
+from friendly_sam.policies import Every
 
 
 class SAM(SharpnessAware):
@@ -19,7 +22,7 @@ class SAM(SharpnessAware):
         base: the base optimizer.
         rho: the radius (0.05, davda54/sam; the F-SAM paper uses 0.1 on CIFAR-10 and 0.2 on
             CIFAR-100).
-        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
+        options: `model`, `when`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
 
     Example:
         >>> import torch
@@ -29,7 +32,7 @@ class SAM(SharpnessAware):
     """
 
     def __init__(self, base: Optimizer, rho: float = 0.05, **options: Unpack[Options]) -> None:
-        super().__init__(base, rho, direction=Gradient(), geometry=Euclidean(), **options)
+        super().__init__(base, rho, direction=Gradient(), **options)
 
 
 class ASAM(SharpnessAware):
@@ -41,7 +44,7 @@ class ASAM(SharpnessAware):
             η = 0).
         eta: η (0.01, SamsungLabs/ASAM).
         only: which parameters are scaled, a predicate on their names; by default all.
-        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
+        options: `model`, `when`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
 
     Example:
         >>> import torch
@@ -60,9 +63,8 @@ class ASAM(SharpnessAware):
         only: Callable[[str], bool] | None = None,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            base, rho, direction=Gradient(), geometry=ParameterScaled(eta, only), **options
-        )
+        geometry = ParameterScaled(eta, only)
+        super().__init__(base, rho, direction=Gradient(), geometry=geometry, **options)
 
 
 class FisherSAM(SharpnessAware):
@@ -72,7 +74,7 @@ class FisherSAM(SharpnessAware):
         base: the base optimizer.
         rho: the radius (0.1, the F-SAM paper's section 6.1).
         eta: η.
-        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
+        options: `model`, `when`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
 
     Example:
         >>> import torch
@@ -88,7 +90,7 @@ class FisherSAM(SharpnessAware):
 
 
 class FriendlySAM(SharpnessAware):
-    """Friendly SAM (Li et al., 2024): climb along the noise of the batch, not the full gradient.
+    """Friendly SAM (Li et al., 2024): along the noise of the batch, not the full gradient.
 
         m ← λ m + (1 - λ) g,   d = g - σ m,   ε = ρ d / ||d||      (the paper's algorithm 1)
 
@@ -101,8 +103,8 @@ class FriendlySAM(SharpnessAware):
         sigma: σ, or "projection" (1.0, section 6.1).
         decay: λ (0.9; section 6.1 tunes it in {0.6, 0.9, 0.95}).
         variant: "paper", "authors" or "debiased", see `BatchNoise`.
-        geometry: the shape of the ball.
-        options: `model`, `every`, `sync_ascent`, `replay_rng`, `fused` of `SharpnessAware`.
+        geometry: the neighbourhood.
+        options: `model`, `when`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
 
     Example:
         >>> import torch
@@ -124,6 +126,133 @@ class FriendlySAM(SharpnessAware):
         geometry: Geometry = Euclidean(),  # noqa: B008 (holds settings only and is frozen)
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            base, rho, direction=BatchNoise(sigma, decay, variant), geometry=geometry, **options
-        )
+        direction = BatchNoise(sigma, decay, variant)
+        super().__init__(base, rho, direction=direction, geometry=geometry, **options)
+
+
+class VaSSO(SharpnessAware):
+    """VaSSO (Li and Giannakis, 2023): along the EMA of the gradient, variance suppressed.
+
+        m ← (1 - θ) m + θ g,   ε = ρ m / ||m||
+
+    Args:
+        base: the base optimizer.
+        rho: the radius (0.1, the value of its experiments on CIFAR).
+        theta: θ (0.4, likewise).
+        options: `model`, `when`, `sync_ascent`, `replay_rng` of `SharpnessAware`.
+
+    Example:
+        >>> import torch
+        >>> from friendly_sam import VaSSO
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = VaSSO(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    """
+
+    def __init__(
+        self, base: Optimizer, rho: float = 0.1, *, theta: float = 0.4, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(base, rho, direction=Average(theta), **options)
+
+
+class MSAM(SharpnessAware):
+    """Momentum-SAM (Becker et al., 2024): against the base's momentum, in one pass.
+
+        ε = -ρ v / ||v||,   v the momentum buffer of the base
+
+    The closure is called once, at w + ε; by hand it is `with optimizer.perturbed(): ...` and
+    `step()`, without a backward pass before.
+
+    Args:
+        base: the base optimizer, one with momentum.
+        rho: the radius (0.3, the default of its code).
+        options: `model`, `when`, `replay_rng` of `SharpnessAware`.
+
+    Example:
+        >>> import torch
+        >>> from friendly_sam import MSAM
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = MSAM(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    """
+
+    def __init__(self, base: Optimizer, rho: float = 0.3, **options: Unpack[Options]) -> None:
+        super().__init__(base, rho, direction=Momentum(), **options)
+
+
+class GSAM(SharpnessAware):
+    """GSAM (Zhuang et al., 2022): SAM that also lowers the surrogate gap.
+
+        u = g' - α (g - (<g,g'>/||g'||²) g')
+
+    GSAM also ties the radius to the learning rate; `RadiusSchedule` can do that.
+
+    Args:
+        base: the base optimizer.
+        rho: the radius (0.05, davda54/sam).
+        alpha: α (0.4, the example of its code). 0 is SAM.
+        options: `model`, `when`, `replay_rng` of `SharpnessAware`.
+
+    Example:
+        >>> import torch
+        >>> from friendly_sam import GSAM
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = GSAM(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    """
+
+    def __init__(
+        self, base: Optimizer, rho: float = 0.05, *, alpha: float = 0.4, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(base, rho, direction=Gradient(), descent=SurrogateGap(alpha), **options)
+
+
+class WSAM(SharpnessAware):
+    """WSAM (Yue et al., 2023), the coupled form: sharpness with a weight of its own.
+
+        u = k g' + (1 - k) g,   k = γ/(1 - γ)
+
+    Args:
+        base: the base optimizer.
+        rho: the radius (0.05, atorch).
+        gamma: γ (0.9, atorch). 1/2 is SAM.
+        options: `model`, `when`, `replay_rng` of `SharpnessAware`.
+
+    Example:
+        >>> import torch
+        >>> from friendly_sam import WSAM
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = WSAM(torch.optim.SGD(model.parameters(), lr=0.1), gamma=0.8, model=model)
+    """
+
+    def __init__(
+        self, base: Optimizer, rho: float = 0.05, *, gamma: float = 0.9, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(base, rho, direction=Gradient(), descent=Weighted(gamma), **options)
+
+
+class LookSAM(SharpnessAware):
+    """LookSAM (Liu et al., 2022): an ascent every k-th step serves the steps between.
+
+    Args:
+        base: the base optimizer.
+        rho: the radius (0.05, davda54/sam).
+        every: k (5, the value of its main experiments).
+        alpha: α (0.7, likewise).
+        options: `model`, `replay_rng` of `SharpnessAware`; `when` in the place of `every`.
+
+    Example:
+        >>> import torch
+        >>> from friendly_sam import LookSAM
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = LookSAM(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        rho: float = 0.05,
+        *,
+        every: int = 5,
+        alpha: float = 0.7,
+        **options: Unpack[Options],
+    ) -> None:
+        options.setdefault("when", Every(every))
+        super().__init__(base, rho, direction=Gradient(), descent=Reused(alpha), **options)

@@ -2,7 +2,7 @@
 
 The wrapper works in Lightning as it is: return it from `configure_optimizers`. Lightning hands
 `step` a closure, which is called at w and at w + ε. What goes wrong then is what Lightning does
-inside that closure: it clips (so the ascent gradient and the moving average are clipped too), it
+inside that closure: it clips (so the ascent gradient and the EMA are clipped too), it
 has the last micro-batch only (`accumulate_grad_batches`), it logs twice (and the loss at w + ε
 wins), and in fp16 it calls `step()` bare. With the mix-in all four are right.
 """
@@ -93,13 +93,18 @@ class SharpnessAwareMixin(_Module):
             return
 
         def both_passes() -> Any:
+            scaler = getattr(self.trainer.precision_plugin, "scaler", None)
             due = sharp.ascent_due
+            if due and sharp.direction.starts_from != "gradient":  # one pass, at w + ε
+                with sharp.perturbed(scaler=scaler):
+                    return optimizer_closure()
             with self._unsynchronised(due and not sharp.sync_ascent):
                 loss = optimizer_closure()
-            if due and loss is not None:
-                scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+            if loss is not None and sharp.ascent_due:
                 with sharp.perturbed(scaler=scaler), self._second_pass():
                     self._backward_again(sharp)
+            elif loss is not None:
+                sharp.skip(scaler=scaler)  # before Lightning clips
             self._micro_batches = []
             return loss
 
@@ -151,6 +156,13 @@ class SharpnessAwareMixin(_Module):
                 )
         if not self.automatic_optimization:
             return
+        accumulates = self.trainer.accumulate_grad_batches > 1
+        if accumulates and optimizer.direction.starts_from != "gradient":
+            raise ValueError(
+                f"{optimizer.direction!r} does not work with accumulate_grad_batches > 1: "
+                "Lightning computes all micro-batches but the last at w. Use a direction with an "
+                "ascent pass."
+            )
         if optimizer.replay_rng:
             raise ValueError(
                 "replay_rng=True does not work with SharpnessAwareMixin: by the time of the "

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from friendly_sam.geometries import DiagonalFisher, ParameterScaled
+from friendly_sam.lab.config.methods import METHODS, SETTINGS, build, complete, find
 from friendly_sam.optimizer import SharpnessAware
-from friendly_sam.recipes import ASAM, SAM, FisherSAM, FriendlySAM
+from friendly_sam.policies import Every
 
 try:
     from transformers import Trainer
@@ -24,19 +25,7 @@ except ImportError as error:
         'pip install "friendly-sam[hf]"'
     ) from error
 
-__all__ = ["METHODS", "SharpnessAwareTrainer"]
-
-METHODS: dict[str, Callable[..., SharpnessAware]] = {
-    "SAM": SAM,
-    "ASAM": ASAM,
-    "FisherSAM": FisherSAM,
-    "F-SAM": FriendlySAM,
-    "F-ASAM": lambda base, rho=0.5, **o: FriendlySAM(base, rho, geometry=ParameterScaled(), **o),
-    "F-FisherSAM": lambda base, rho=0.1, **o: FriendlySAM(
-        base, rho, geometry=DiagonalFisher(), **o
-    ),
-}
-"""The methods by name, each a function of the base optimizer."""
+__all__ = ["SharpnessAwareTrainer"]
 
 
 class SharpnessAwareTrainer(Trainer):
@@ -44,23 +33,22 @@ class SharpnessAwareTrainer(Trainer):
 
     Both gradients are those of the whole accumulated batch; `max_grad_norm` clips the descent
     gradient only (the logged `grad_norm` is its norm); the logged loss is the one at w; a
-    checkpoint holds the moving average, so resuming is exact. In front of another subclass it is
+    checkpoint holds the EMA, so resuming is exact. In front of another subclass it is
     a mix-in: `class Mine(SharpnessAwareTrainer, Seq2SeqTrainer)`.
 
     Args:
         args: those of `Trainer`.
-        method: a name in `METHODS`, or a function of the base optimizer and the model that gives
-            a `SharpnessAware` optimizer, for everything the names do not reach.
-        rho: the radius; by default the method's own.
-        sigma: σ of the F- methods (by default 1).
-        decay: λ of the F- methods (by default 0.9).
-        every: ascend on every k-th step only.
-        kwargs: those of `Trainer`.
+        method: a method by its name on the command line ("fsam", "sam", "asam", ...; `fsam list
+            methods` has them with their settings) or by its label ("F-SAM", ...); or a function of
+            the base optimizer and the model that returns a `SharpnessAware` optimizer.
+        every: perturb on every k-th step only (by default the method's own period).
+        kwargs: settings of the method by name (`rho`, `sigma`, `decay`, ...; by default the
+            method's own), and the arguments of `Trainer`.
 
     Example:
         >>> from friendly_sam.integrations.transformers import SharpnessAwareTrainer
         >>> trainer = SharpnessAwareTrainer(            # doctest: +SKIP
-        ...     model=model, args=args, train_dataset=data, method="F-SAM", rho=0.05)
+        ...     model=model, args=args, train_dataset=data, method="fsam", rho=0.05)
         >>> trainer.train()                             # doctest: +SKIP
     """
 
@@ -69,27 +57,23 @@ class SharpnessAwareTrainer(Trainer):
     def __init__(
         self,
         *args: Any,
-        method: str | Callable[[Optimizer, nn.Module], SharpnessAware] = "F-SAM",
-        rho: float | None = None,
-        sigma: float | Literal["projection"] | None = None,
-        decay: float | None = None,
-        every: int = 1,
+        method: str | Callable[[Optimizer, nn.Module], SharpnessAware] = "fsam",
+        every: int | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {"rho": rho, "sigma": sigma, "decay": decay}
-        self._settings = {name: value for name, value in given.items() if value is not None}
-        self._settings["every"] = every
-        self._method = method
+        given = {name: kwargs.pop(name) for name in SETTINGS if name in kwargs}
+        given = {name: value for name, value in given.items() if value is not None}
         self._micro_batches: list[tuple[Any, Any]] = []
+        self._method = method
+        self._when = None if every is None else Every(every)
         if isinstance(method, str):
-            if method not in METHODS:
-                raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-            if not method.startswith("F-") and not {"sigma", "decay"}.isdisjoint(self._settings):
-                raise ValueError(f"sigma and decay belong to the F- methods, not to {method}")
+            self._method = find(method, [n for n, m in METHODS.items() if m.self_contained])
+            self._settings = complete(self._method, given)
         elif not callable(method):
             raise TypeError(f"method must be a name or a function, not {method!r}")
-        elif len(self._settings) > 1 or every != 1:
-            raise ValueError("rho, sigma, decay and every go with a method's name, not a function")
+        elif given or every is not None:
+            names = ", ".join([*given, *(["every"] if every is not None else [])])
+            raise ValueError(f"{names} cannot be combined with a function: it sets them itself")
         super().__init__(*args, **kwargs)
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Optimizer:
@@ -105,24 +89,38 @@ class SharpnessAwareTrainer(Trainer):
         return optimizer
 
     def training_step(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
-        """`Trainer.training_step` at w and, after a step's last micro-batch, all at w + ε."""
-        loss: Tensor = super().training_step(model, inputs, *args, **kwargs)
+        """`Trainer.training_step` at w and, after a step's last micro-batch, all at w + ε.
+
+        Without an ascent pass all micro-batches of a step are computed at its last one, which
+        returns the loss of them all.
+        """
         optimizer = _unwrapped(self.optimizer)
-        if not isinstance(optimizer, SharpnessAware) or not optimizer.ascent_due:
+        if not isinstance(optimizer, SharpnessAware):
+            loss: Tensor = super().training_step(model, inputs, *args, **kwargs)
             return loss
+        one_pass = optimizer.direction.starts_from != "gradient" and optimizer.ascent_due
         self._micro_batches.append((inputs, (args, kwargs)))
-        if self.accelerator.sync_gradients:
-            batches, self._micro_batches = self._micro_batches, []
-            with optimizer.perturbed(scaler=self.accelerator.scaler):
-                for number, (again, (args, kwargs)) in enumerate(batches, 1):
-                    last = number == len(batches)
-                    with nullcontext() if last else self.accelerator.no_sync(model):
-                        super().training_step(model, again, *args, **kwargs)
+        if one_pass:
+            loss = torch.zeros((), device=self.args.device)
+        else:
+            loss = super().training_step(model, inputs, *args, **kwargs)
+        if not self.accelerator.sync_gradients:
+            return loss
+        batches, self._micro_batches = self._micro_batches, []
+        if not optimizer.ascent_due:
+            optimizer.skip(scaler=self.accelerator.scaler)  # before the Trainer clips
+            return loss
+        with optimizer.perturbed(scaler=self.accelerator.scaler):
+            for number, (again, (args, kwargs)) in enumerate(batches, 1):
+                last = number == len(batches)
+                with nullcontext() if last else self.accelerator.no_sync(model):
+                    found = super().training_step(model, again, *args, **kwargs)
+                    loss = loss + found if one_pass else loss
         return loss
 
     def _wrap(self, base: Optimizer, model: nn.Module) -> SharpnessAware:
         if isinstance(self._method, str):
-            return METHODS[self._method](base, model=model, **self._settings)
+            return build(base, self._method, self._settings, when=self._when, model=model)
         optimizer = self._method(base, model)
         if not isinstance(optimizer, SharpnessAware):
             raise TypeError(f"method gave a {type(optimizer).__name__}, not a SharpnessAware")

@@ -1,4 +1,4 @@
-"""What a perturbation is made of: minibatch gradient, moving average, full gradient.
+"""What a perturbation is made of: minibatch gradient, EMA, full gradient.
 
 The paper (section 4) splits the minibatch gradient into its part along the full gradient and the
 rest, the batch's own noise. These are the numbers that tell how well F-SAM removes the first.
@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from friendly_sam.blocks import Climber, gather
+from friendly_sam._machinery.blocks import Slot, gather
+from friendly_sam.ascent import perturb
 from friendly_sam.directions import BatchNoise
 from friendly_sam.optimizer import SharpnessAware
-from friendly_sam.perturbation import climb
 from friendly_sam.sharpness.objective import Objective
 
 
@@ -29,7 +29,7 @@ class Decomposition:
     full_norm: float
     """||∇L||, of the full gradient."""
     average_norm: float
-    """||m||, of the moving average, with g taken in."""
+    """||m||, of the EMA, with g taken in."""
     gradient_full_cosine: float
     """cos(g, ∇L)."""
     average_full_cosine: float
@@ -106,59 +106,55 @@ def decompose_step(objective: Objective, optimizer: SharpnessAware, batch: Any) 
         batch: B, in the form that the objective's data has.
     """
     gradient, full = objective.batch_gradient(batch), objective.gradient()
-    climbers, places = _copies(objective, optimizer, gradient, full)
-    if not climbers:
+    slots, places = _copies(objective, optimizer, gradient, full)
+    if not slots:
         return decompose(gradient, full)
-    before = [climber.parameter.clone() for climber in climbers]
-    climb(gather(climbers), optimizer.direction, optimizer.geometry, moved=[])
+    before = [slot.parameter.clone() for slot in slots]
+    perturb(gather(slots), optimizer.direction, optimizer.geometry, moved=[])
     eps, average = torch.zeros_like(full), torch.zeros_like(full)
-    for climber, start, place in zip(climbers, before, places, strict=True):
-        eps[place] = (climber.parameter - start).flatten().to(eps)
-        if climber.average is not None:
-            factor = _unbiased(optimizer, climber.updates + 1)
-            average[place] = factor * climber.average.flatten().to(average)
+    for slot, start, place in zip(slots, before, places, strict=True):
+        eps[place] = (slot.parameter - start).flatten().to(eps)
+        if slot.memory is not None and optimizer.direction.keeps_ema:
+            factor = _unbiased(optimizer, int(slot.updates) + 1)
+            average[place] = factor * slot.memory.flatten().to(average)
     return decompose(
         gradient,
         full,
-        average=average if optimizer.direction.keeps_average else None,
+        average=average if optimizer.direction.keeps_ema else None,
         perturbation=eps,
     )
 
 
 def _copies(
     objective: Objective, optimizer: SharpnessAware, gradient: Tensor, full: Tensor
-) -> tuple[list[Climber], list[slice]]:
-    """Everything that climbs, copied in float64, and its places in vectors over the weights."""
-    radii = {
-        parameter: float(group[optimizer.radius_key])
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    }
-    scaled, memory = optimizer._scaled, optimizer.memory
-    climbers, places, start = [], [], 0
+) -> tuple[list[Slot], list[slice]]:
+    """Return all that is perturbed, copied in float64, and its places in flat vectors."""
+    groups = {parameter: group for group, parameter in optimizer.groups.members()}
+    memory = optimizer.memory
+    slots, places, start = [], [], 0
     for parameter in objective.parameters:
         place = slice(start, start + parameter.numel())
         start = place.stop
-        rho = radii.get(parameter, 0.0)
-        if rho <= 0:
+        group = groups.get(parameter)
+        if group is None or (rho := optimizer.groups.radius(group)) <= 0:
             continue
 
         def shaped(vector: Tensor, place: slice = place, like: Tensor = parameter) -> Tensor:
             return vector[place].view(like.shape).double().clone()
 
         weight = parameter.detach().double().clone()
-        climber = Climber(weight, shaped(gradient), torch.empty_like(weight), rho)
-        climber.scaled = scaled is None or parameter in scaled
-        if optimizer.direction.keeps_average:
-            known = memory.averages.get(parameter)
+        slot = Slot(weight, shaped(gradient), torch.empty_like(weight), rho=rho)
+        slot.scaled = optimizer.scales(group, parameter)
+        if optimizer.direction.keeps_ema:
+            known = memory.tensors("ema").get(parameter)
             fresh = torch.zeros_like(weight)
-            climber.average = fresh if known is None else fresh.copy_(known)
-            climber.updates = memory.updates.get(parameter, 0)
+            slot.memory = fresh if known is None else fresh.copy_(known)
+            slot.updates = int(memory.updates.get(parameter, 0))
         if optimizer.direction.reference is not None:
-            climber.reference = shaped(full)
-        climbers.append(climber)
+            slot.memory = shaped(full)
+        slots.append(slot)
         places.append(place)
-    return climbers, places
+    return slots, places
 
 
 def _unbiased(optimizer: SharpnessAware, updates: int) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from friendly_sam.checks import check_number
+from friendly_sam._machinery.checks import check_number
 from friendly_sam.sharpness.objective import Objective
 from friendly_sam.sharpness.vectors import flatten, unflatten
 
@@ -33,11 +33,11 @@ def step_along(direction: Tensor, rho: float, shape: Tensor | None = None) -> Te
         tensor([0.3000, 0.4000])
     """
     check_number("rho", rho, at_least=0)
-    climbed = direction if shape is None else shape * direction
-    norm = climbed.norm()
+    stretched = direction if shape is None else shape * direction
+    norm = stretched.norm()
     if not bool(norm > 0):
         return torch.zeros_like(direction)
-    reshaped = climbed if shape is None else shape * climbed
+    reshaped = stretched if shape is None else shape * stretched
     return torch.mul(reshaped, rho / norm)
 
 
@@ -49,7 +49,7 @@ def noise_direction(
     Args:
         objective: L.
         batch: B, in the form that the objective's data has.
-        reference: m. During training it is the moving average; on a checkpoint the full gradient
+        reference: m. During training it is the EMA; on a checkpoint the full gradient
             `objective.gradient()`, which the average stands for.
         sigma: σ.
     """

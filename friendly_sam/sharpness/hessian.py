@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from friendly_sam.checks import check_count, check_number
+from friendly_sam._machinery.checks import check_count, check_number
 from friendly_sam.sharpness.lanczos import Progress, Which, extreme_eigenpairs
 from friendly_sam.sharpness.objective import Objective
 

@@ -10,7 +10,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from friendly_sam.checks import check_count, check_number
+from friendly_sam._machinery.checks import check_count, check_number
 from friendly_sam.sharpness.directions import noise_direction, scale, step_along
 from friendly_sam.sharpness.objective import Objective
 
@@ -106,7 +106,8 @@ def worst_rise(
     """Bound max L(w + ε) - L(w) over ||T⁻¹ ε|| <= ρ from below, by projected ascent.
 
     The first ε is SAM's; each later one goes half a radius further along the gradient found there
-    and back onto the ball. The best one counts, so the result is never below SAM's rise, nor 0.
+    and back into the neighbourhood. The best one counts, so the result is never below SAM's rise,
+    nor 0.
 
     Args:
         objective: L.
@@ -124,7 +125,7 @@ def worst_rise(
     for _ in range(steps):
         value, gradient = objective.loss_and_gradient(offset)
         best = max(best, value - base)
-        offset = _onto_ball(offset + step_along(gradient, rho / 2, shape), rho, shape)
+        offset = _onto_sphere(offset + step_along(gradient, rho / 2, shape), rho, shape)
     return max(best, objective.loss(offset) - base)
 
 
@@ -140,7 +141,7 @@ def m_sharpness(
 ) -> dict[int, Rise]:
     """Measure m-sharpness (Foret et al., 2021) for several m.
 
-    The data is shuffled and cut into groups of m samples; each group climbs along its own
+    The data is shuffled and cut into groups of m samples; each group is perturbed along its own
     gradient, and its own loss is looked at:
 
         mean over groups S of  L_S(w + ε_S) - L_S(w),   ε_S = ρ T² ∇L_S / ||T ∇L_S||
@@ -173,7 +174,7 @@ def m_sharpness(
     return found
 
 
-def _onto_ball(offset: Tensor, rho: float, shape: Tensor | None) -> Tensor:
+def _onto_sphere(offset: Tensor, rho: float, shape: Tensor | None) -> Tensor:
     """Shrink ε so that ||T⁻¹ ε|| <= ρ; where T = 0 the weight cannot move."""
     inner = offset if shape is None else torch.where(shape > 0, offset / shape, 0.0)
     norm = float(inner.norm())

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from friendly_sam.perturbation import uninterrupted
+from friendly_sam._machinery.interrupts import Uninterrupted
 
 
 def wide_dtype(parameters: Sequence[Tensor]) -> torch.dtype:
@@ -58,7 +58,7 @@ def restored(tensors: Sequence[Tensor]) -> Iterator[None]:
     try:
         yield
     finally:
-        with torch.no_grad(), uninterrupted():
+        with torch.no_grad(), Uninterrupted():
             for tensor, backup in zip(tensors, backups, strict=True):
                 tensor.detach().copy_(backup)
 
