@@ -6,11 +6,22 @@ from torch.nn import functional as F
 
 from friendly_sam import (
     ASAM,
+    GSAM,
+    MSAM,
     SAM,
+    WSAM,
+    Average,
+    BatchNoise,
     DiagonalFisher,
     FisherSAM,
     FriendlySAM,
+    Gradient,
+    LookSAM,
     ParameterScaled,
+    SharpnessAware,
+    Stale,
+    SurrogateGap,
+    VaSSO,
 )
 
 FAMILY = {
@@ -25,7 +36,29 @@ FAMILY = {
     "F-FisherSAM": lambda base, rho=0.1, **o: FriendlySAM(
         base, rho, geometry=DiagonalFisher(), **o
     ),
+    "VaSSO": VaSSO,
+    "VaSSO, ASAM's geometry": lambda base, rho=0.5, **o: SharpnessAware(
+        base, rho, direction=Average(), geometry=ParameterScaled(), **o
+    ),
+    "GSAM": GSAM,
+    "WSAM": WSAM,
+    "LookSAM": lambda base, rho=0.05, **o: LookSAM(base, rho, every=1, **o),
+    "F-GSAM": lambda base, rho=0.05, **o: SharpnessAware(
+        base, rho, direction=BatchNoise(), descent=SurrogateGap(), **o
+    ),
 }
+ONE_PASS = {
+    "MSAM": MSAM,
+    "stale SAM": lambda base, rho=0.05, **o: SharpnessAware(
+        base, rho, direction=Stale(Gradient()), **o
+    ),
+    "stale F-SAM": lambda base, rho=0.05, **o: SharpnessAware(
+        base, rho, direction=Stale(BatchNoise()), **o
+    ),
+}
+"""Methods whose closure is called once, at w + ε."""
+USES_G = ("GSAM", "WSAM", "LookSAM", "F-GSAM")
+"""Methods that need the gradient at w after the second pass."""
 BASES = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.05),
     "SGD with momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3),

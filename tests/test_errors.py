@@ -11,6 +11,7 @@ from friendly_sam import (
     BatchNoise,
     DiagonalFisher,
     Euclidean,
+    Every,
     FisherSAM,
     FriendlySAM,
     Gradient,
@@ -52,9 +53,21 @@ BAD = [
         TypeError,
         r"sigma must be a finite number, not None",
     ),
-    (lambda: FriendlySAM(base(), decay=1.0), ValueError, r"decay must be in \[0, 1\), not 1.0"),
-    (lambda: FriendlySAM(base(), decay=-0.1), ValueError, r"decay must be in \[0, 1\), not -0.1"),
-    (lambda: FriendlySAM(base(), decay=NAN), ValueError, r"decay must be a finite number, not nan"),
+    (
+        lambda: FriendlySAM(base(), decay=1.0),
+        ValueError,
+        r"decay must be a finite number >= 0 and < 1, not 1.0",
+    ),
+    (
+        lambda: FriendlySAM(base(), decay=-0.1),
+        ValueError,
+        r"decay must be .* >= 0 and < 1, not -0.1",
+    ),
+    (
+        lambda: FriendlySAM(base(), decay=NAN),
+        ValueError,
+        r"decay must be a finite number >= 0 and < 1, not nan",
+    ),
     (lambda: FriendlySAM(base(), variant="adam"), ValueError, r"variant must be .* not \'adam\'"),
     (lambda: BatchNoise(dtype=torch.int8), TypeError, r"dtype must be a floating-point .*int8"),
     (lambda: ASAM(base(), eta=-1.0), ValueError, r"eta must be a finite number >= 0, not -1.0"),
@@ -63,8 +76,8 @@ BAD = [
     (lambda: ParameterScaled(only="weight"), TypeError, r"only must be a predicate .* 'weight'"),
     (lambda: Residual(3), TypeError, r"reference must be a callable, not 3"),
     # every
-    (lambda: SAM(base(), every=0), ValueError, r"every must be an integer >= 1, not 0"),
-    (lambda: SAM(base(), every=2.5), TypeError, r"every must be an integer >= 1, not 2.5"),
+    (lambda: SAM(base(), when=Every(0)), ValueError, r"k must be an integer >= 1, not 0"),
+    (lambda: SAM(base(), when=Every(2.5)), TypeError, r"k must be an integer >= 1, not 2.5"),
     # base, model, parts
     (lambda: SAM(torch.optim.SGD), TypeError, r"base must be an optimizer instance such as SGD\("),
     (lambda: SAM(network().parameters()), TypeError, r"base must be a torch.optim.Optimizer, not"),
@@ -106,12 +119,12 @@ BAD = [
     ),
     (lambda: RadiusSchedule(sam(), lambda t: -1), ValueError, r"factor\(0\) must be .* not -1"),
     (
-        lambda: RadiusSchedule.linear(sam(), end=-1, steps=3),
+        lambda: RadiusSchedule.linear(sam(), factor=-1, steps=3),
         ValueError,
-        r"end must be a finite number >= 0, not -1",
+        r"factor must be a finite number >= 0, not -1",
     ),
     (
-        lambda: RadiusSchedule.cosine(sam(), end=0, steps=0),
+        lambda: RadiusSchedule.cosine(sam(), factor=0, steps=0),
         ValueError,
         r"steps must be an integer >= 1, not 0",
     ),
@@ -150,7 +163,7 @@ def test_a_bad_radius_that_is_set_later_is_refused_before_any_work(method):
 def test_a_refused_construction_leaves_the_base_as_it_was():
     optimizer = base()
     before = [dict(group) for group in optimizer.param_groups]
-    for options in ({"rho": -1.0}, {"every": 0}, {"model": network()}, {"only": str.isupper}):
+    for options in ({"rho": -1.0}, {"when": 3}, {"model": network()}, {"only": str.isupper}):
         with pytest.raises((ValueError, TypeError)):
             ASAM(optimizer, **options)
     assert [dict(group) for group in optimizer.param_groups] == before

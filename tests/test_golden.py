@@ -11,11 +11,17 @@ from torch.nn import functional as F
 
 from friendly_sam import (
     ASAM,
+    GSAM,
+    MSAM,
     SAM,
+    WSAM,
     DiagonalFisher,
     FisherSAM,
     FriendlySAM,
+    From,
+    LookSAM,
     ParameterScaled,
+    VaSSO,
     compat,
 )
 
@@ -136,3 +142,28 @@ def test_golden_trajectory_by_the_interfaces_of_old(golden, case):
         return loss
 
     assert largest_difference(golden, case, model, two_steps) < 1e-10
+
+
+RELATIVES = {
+    "vasso": lambda b, rho, theta: VaSSO(b, rho, theta=theta),
+    "msam": lambda b, rho: MSAM(b, rho),
+    "gsam": lambda b, rho, alpha: GSAM(b, rho, alpha=alpha),
+    "wsam": lambda b, rho, gamma: WSAM(b, rho, gamma=gamma),
+    "looksam": lambda b, rho, every, alpha: LookSAM(b, rho, every=every, alpha=alpha),
+    "late": lambda b, rho, start: SAM(b, rho, when=From(start)),
+}
+
+
+def test_golden_trajectories_of_the_relatives(golden):
+    cases = json.loads((golden / "relatives.json").read_text())
+    assert {case["method"] for case in cases.values()} >= set(RELATIVES)
+    for name, settings in cases.items():
+        model, method, base = network(golden), settings.pop("method"), settings.pop("base")
+        optimizer = RELATIVES[method](BASES[base](model.parameters()), **settings)
+
+        def step(backward, optimizer=optimizer, method=method):
+            loss = backward()  # at w, also for MSAM, whose own pass is at w + ε
+            found = optimizer.step(backward)
+            return loss if method == "msam" else found
+
+        assert largest_difference(golden, name, model, step) < 1e-10, name

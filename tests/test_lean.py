@@ -1,4 +1,4 @@
-"""Promise 14: one host synchronisation a step, no more memory than promised."""
+"""Promise 14: no more memory than promised, and torch alone; the device is in its own file."""
 
 import gc
 import subprocess
@@ -8,44 +8,11 @@ import tracemalloc
 import pytest
 import torch
 from family import FAMILY, closure_of, network
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from friendly_sam import SAM, FriendlySAM
 
-
-class Counts(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.calls = {}
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func._schema.name
-        self.calls[name] = self.calls.get(name, 0) + 1
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("method", FAMILY)
-def test_a_step_synchronises_with_the_host_at_most_once(method, scaled):
-    model = network(torch.float32)
-    optimizer = FAMILY[method](torch.optim.SGD(model.parameters(), lr=0.1), model=model, every=2)
-    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
-    scaler.scale(torch.ones(()))  # creates the scale
-    for seed in range(4):
-        closure_of(model, seed)()
-        with Counts() as counts:
-            if optimizer.ascent_due:
-                with optimizer.perturbed(scaler=scaler):
-                    pass
-            optimizer.step()
-        assert counts.calls.get("aten::_local_scalar_dense", 0) <= 1
-        optimizer.zero_grad()
-
-
-def test_the_count_of_synchronisations_can_fail():
-    with Counts() as counts:
-        torch.ones(2).sum().item()
-    assert counts.calls["aten::_local_scalar_dense"] == 1
+# These tests look at the weights inside the context and take no gradient there.
+pytestmark = pytest.mark.filterwarnings("ignore:.*found no gradient at the perturbed")
 
 
 def live_bytes():
@@ -117,9 +84,10 @@ def test_importing_the_core_imports_torch_only():
 
 IMPORT_TIME = """
 import time, torch
-start = time.perf_counter()
+start = time.process_time()
 import friendly_sam
-print(time.perf_counter() - start)
+
+print(time.process_time() - start)
 """
 
 

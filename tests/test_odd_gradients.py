@@ -5,7 +5,10 @@ import torch
 from family import FAMILY, assert_same, closure_of, momentum, network, weights
 from torch import nn
 
-from friendly_sam import SAM, BatchNoise, Euclidean, FriendlySAM, SharpnessAware
+from friendly_sam import SAM, BatchNoise, Euclidean, Every, FriendlySAM, SharpnessAware
+
+# These tests look at the weights inside the context and take no gradient there.
+pytestmark = pytest.mark.filterwarnings("ignore:.*found no gradient at the perturbed")
 
 
 @pytest.mark.parametrize("method", FAMILY)
@@ -17,7 +20,7 @@ def test_a_parameter_without_a_first_gradient_stays_where_it_is(method):
         loss = optimizer.step(lambda: (used**3).sum().backward())
         assert loss is None
     assert torch.equal(unused, before)
-    assert unused not in optimizer.memory.averages
+    assert unused not in optimizer.memory.tensors("ema")
 
 
 @pytest.mark.parametrize("method", FAMILY)
@@ -62,7 +65,7 @@ def test_no_gradient_at_all_changes_nothing_and_warns_once(method):
     model = network()
     optimizer = FAMILY[method](momentum(model.parameters()))
     before = weights(model)
-    with pytest.warns(UserWarning, match="found no gradient to climb along"):
+    with pytest.warns(UserWarning, match="found no gradient to perturb along"):
         optimizer.step(lambda: None)
     optimizer.step(lambda: None)
     with optimizer.perturbed():
@@ -106,7 +109,7 @@ def test_a_first_gradient_that_is_not_finite_moves_neither_weights_nor_average(m
     for seed in range(2):
         optimizer.step(closure_of(model, seed))
     before = weights(model)
-    averages = [m.clone() for m in optimizer.memory.averages.values()]
+    averages = [m.clone() for m in optimizer.memory.tensors("ema").values()]
     updates = dict(optimizer.memory.updates)
     optimizer.zero_grad()
     closure_of(model, 2)()
@@ -114,20 +117,20 @@ def test_a_first_gradient_that_is_not_finite_moves_neither_weights_nor_average(m
     with optimizer.perturbed():
         assert_same(weights(model), before)
         closure_of(model, 2)()
-    assert_same(optimizer.memory.averages.values(), averages)
+    assert_same(optimizer.memory.tensors("ema").values(), averages)
     assert optimizer.memory.updates == updates
 
 
 @pytest.mark.parametrize("variant", ["paper", "authors", "debiased"])
 def test_an_average_does_not_take_in_a_gradient_that_is_not_finite_on_a_skipped_step(variant):
     model = network()
-    optimizer = FriendlySAM(momentum(model.parameters()), variant=variant, every=2)
+    optimizer = FriendlySAM(momentum(model.parameters()), variant=variant, when=Every(2))
     optimizer.step(closure_of(model, 0))
-    averages = [m.clone() for m in optimizer.memory.averages.values()]
+    averages = [m.clone() for m in optimizer.memory.tensors("ema").values()]
     for p in model.parameters():
         p.grad = torch.full_like(p, float("nan"))
     optimizer.step()
-    assert_same(optimizer.memory.averages.values(), averages)
+    assert_same(optimizer.memory.tensors("ema").values(), averages)
 
 
 def test_a_parameter_that_joins_late_starts_its_average_then():
@@ -144,8 +147,8 @@ def test_a_parameter_that_joins_late_starts_its_average_then():
     a.grad, b.grad = first.clone(), late.clone()
     with optimizer.perturbed():
         pass
-    assert torch.equal(optimizer.memory.averages[b], late)
-    assert not torch.equal(optimizer.memory.averages[a], first)
+    assert torch.equal(optimizer.memory.tensors("ema")[b], late)
+    assert not torch.equal(optimizer.memory.tensors("ema")[a], first)
 
 
 def test_a_sparse_gradient_is_refused_with_the_way_out():

@@ -25,7 +25,7 @@ def test_the_wheel_is_the_package_with_its_types_and_data(tmp_path):
         names = archive.namelist()
     packed = {name for name in names if ".dist-info/" not in name}
     assert all(name.startswith("friendly_sam/") for name in packed)
-    assert {"friendly_sam/py.typed", "friendly_sam/lab/experiments/paper_numbers.json"} <= packed
+    assert {"friendly_sam/py.typed", "friendly_sam/lab/paper/printed_numbers.json"} <= packed
     assert not [name for name in packed if "__pycache__" in name]
     assert Path(path).stat().st_size < 1_000_000
 
@@ -97,7 +97,7 @@ def without(modules, code):
 
 
 def test_the_command_without_the_lab_says_in_one_line_what_to_install(tmp_path):
-    code = "from friendly_sam.lab.cli import main\nsys.exit(main(['list']))"
+    code = "from friendly_sam.lab.cli import main\nsys.exit(main(['train']))"
     done = without(["yaml", "sklearn", "datasets", "rich", "jsonargparse"], code)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

@@ -20,8 +20,14 @@ from friendly_sam import (
     ParameterScaled,
     Residual,
     SharpnessAware,
+    Stale,
 )
-from friendly_sam.blocks import squared_norm
+from friendly_sam._machinery.reductions import squared_norm
+from friendly_sam._machinery.tensors import Tensors
+
+# These tests look at the weights inside the context and take no gradient there.
+pytestmark = pytest.mark.filterwarnings("ignore:.*found no gradient at the perturbed")
+
 
 DIRECTIONS = {
     "gradient": (Gradient(), {}),
@@ -65,6 +71,31 @@ def test_the_perturbation_is_that_of_the_reference(direction, geometry):
                 torch.testing.assert_close(p.detach(), w + eps, rtol=0, atol=1e-13)
             closure_of(model, seed)()
         optimizer.step()
+
+
+@pytest.mark.parametrize("friendly", [False, True])
+def test_a_stale_direction_is_that_of_the_gradient_the_previous_step_descended_by(friendly):
+    model = network()
+    direction = Stale(BatchNoise() if friendly else Gradient())
+    optimizer = SharpnessAware(momentum(model.parameters()), 0.1, direction=direction)
+    reference = Reference(0.1, sigma=1.0 if friendly else None)
+    previous = None
+    for seed in range(4):
+        before, inside, gradients = weights(model), [], []
+
+        def closure(seed=seed, inside=inside, gradients=gradients):
+            inside.extend(weights(model))
+            loss = closure_of(model, seed)()
+            gradients.extend(p.grad.clone() for p in model.parameters())
+            return loss
+
+        optimizer.step(closure)
+        expected = [torch.zeros_like(w) for w in before]
+        if previous is not None:
+            expected = reference.perturbation(before, previous)
+        for x, w, eps in zip(inside, before, expected, strict=True):
+            torch.testing.assert_close(x, w + eps, rtol=0, atol=1e-13)
+        previous = gradients
 
 
 def test_residual_is_the_gradient_less_its_projection_on_the_full_gradient():
@@ -208,8 +239,8 @@ def test_the_average_can_be_kept_in_another_dtype():
         )
         for seed in range(20):
             optimizer.step(closure_of(model, seed))
-        results[dtype] = optimizer.memory.averages
-        kept = next(iter(optimizer.memory.averages.values()))
+        results[dtype] = optimizer.memory.tensors("ema")
+        kept = next(iter(optimizer.memory.tensors("ema").values()))
         assert kept.dtype == (dtype or torch.float32)
     for exact, rounded in zip(
         results[None].values(), results[torch.bfloat16].values(), strict=True
@@ -235,7 +266,7 @@ def test_norms_are_those_of_float64_within_rounding(dtype, sizes):
         torch.ones((), dtype=dtype),
     ]
     expected = sum(tensor.double().square().sum() for tensor in tensors)
-    found = squared_norm(tensors)
+    found = squared_norm(Tensors(tensors))
     rounding = {torch.float32: 2e-6, torch.float64: 1e-13}  # of one sum over all it would be 7e-6
     assert found.item() == pytest.approx(expected.item(), rel=rounding[dtype])
 
@@ -243,7 +274,7 @@ def test_norms_are_those_of_float64_within_rounding(dtype, sizes):
 def test_the_norm_of_a_large_tensor_in_odd_order_takes_no_copy():
     tensor = torch.ones(2048, 4096).t()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        squared_norm([tensor])
+        squared_norm(Tensors([tensor]))
     taken = max(event.self_cpu_memory_usage for event in seen.key_averages())
     assert taken < tensor.numel()
 

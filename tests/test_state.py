@@ -19,16 +19,17 @@ from family import (
     weights,
 )
 
-from friendly_sam import SAM, BatchNoise, Euclidean, FriendlySAM, SharpnessAware
+from friendly_sam import SAM, BatchNoise, Euclidean, Every, FriendlySAM, SharpnessAware
 
 RESUME = """
 import sys, torch
 from family import BASES, FAMILY, network, train, weights
+from friendly_sam import Every
 from test_state import OUTSIDE
 method, base, folder = sys.argv[1:]
 torch.set_num_threads(1)
 model = network()
-optimizer = FAMILY[method]({**BASES, **OUTSIDE}[base](model.parameters()), every=2)
+optimizer = FAMILY[method]({**BASES, **OUTSIDE}[base](model.parameters()), when=Every(2))
 saved = torch.load(f"{folder}/checkpoint.pt", weights_only=True)
 model.load_state_dict(saved["model"])
 optimizer.load_state_dict(saved["optimizer"])
@@ -63,6 +64,7 @@ def assert_same_state(left, right):
     assert left["param_groups"] == right["param_groups"]
     assert left["state"].keys() == right["state"].keys()
     for key, values in left["state"].items():
+        assert values.keys() == right["state"][key].keys()
         for name, value in values.items():
             other = right["state"][key][name]
             same = torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other
@@ -73,7 +75,7 @@ def assert_same_state(left, right):
 @pytest.mark.parametrize("method", ["SAM", "F-SAM", "F-SAM authors", "F-SAM debiased"])
 def test_a_run_resumed_in_a_new_process_is_the_run_that_did_not_stop(method, base, tmp_path):
     model = network()
-    optimizer = FAMILY[method]({**BASES, **OUTSIDE}[base](model.parameters()), every=2)
+    optimizer = FAMILY[method]({**BASES, **OUTSIDE}[base](model.parameters()), when=Every(2))
     train(model, optimizer, 5)
     checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
@@ -121,9 +123,9 @@ def test_loading_does_not_tie_two_optimizers_together():
     train(model, optimizer, 2)
     other = FriendlySAM(momentum(network().parameters()))
     other.load_state_dict(optimizer.state_dict())
-    kept = [m.clone() for m in other.memory.averages.values()]
+    kept = [m.clone() for m in other.memory.tensors("ema").values()]
     train(model, optimizer, 1)
-    assert_same(other.memory.averages.values(), kept)
+    assert_same(other.memory.tensors("ema").values(), kept)
 
 
 def test_the_average_is_loaded_in_the_dtype_it_was_saved_in():
@@ -137,8 +139,8 @@ def test_the_average_is_loaded_in_the_dtype_it_was_saved_in():
     train(model, optimizer, 2)
     other = optimizer_of(network(torch.float32))
     other.load_state_dict(optimizer.state_dict())
-    assert {m.dtype for m in other.memory.averages.values()} == {torch.bfloat16}
-    assert_same(other.memory.averages.values(), optimizer.memory.averages.values())
+    assert {m.dtype for m in other.memory.tensors("ema").values()} == {torch.bfloat16}
+    assert_same(other.memory.tensors("ema").values(), optimizer.memory.tensors("ema").values())
 
 
 def test_the_state_of_a_plain_base_optimizer_can_be_loaded():
@@ -161,10 +163,10 @@ def test_a_state_dict_that_does_not_fit_changes_nothing():
     saved = copy.deepcopy(optimizer.state_dict())
     wrong = copy.deepcopy(saved)
     wrong["state"][0]["ema"] = torch.zeros(3)
-    with pytest.raises(ValueError, match=r"shape \(3,\) for a parameter of shape \(16, 6\)"):
+    with pytest.raises(ValueError, match=r"must be of shape \(16, 6\), not \(3,\)"):
         optimizer.load_state_dict(wrong)
     small = SAM(torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.1))
-    with pytest.raises(ValueError, match="1 parameters, but this optimizer has 4"):
+    with pytest.raises(ValueError, match="1 parameters, but this optimizer's group has 4"):
         optimizer.load_state_dict(small.state_dict())
     assert_same_state(optimizer.state_dict(), saved)
 

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from friendly_sam import SAM
+from friendly_sam import SAM, Every
 
 SIZE, STEPS = 16, 5
 
@@ -77,7 +77,9 @@ def ddp_global(rank, folder, method, bucket_view):
     for a, b in zip(model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
     for a, b in zip(
-        optimizer.memory.averages.values(), reference.memory.averages.values(), strict=True
+        optimizer.memory.tensors("ema").values(),
+        reference.memory.tensors("ema").values(),
+        strict=True,
     ):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
@@ -108,7 +110,7 @@ def ddp_local(rank, folder, method):
         other = p.clone()
         dist.broadcast(other, 0)
         assert torch.equal(p, other), "the weights of the processes differ"
-    for m in optimizer.memory.averages.values():
+    for m in optimizer.memory.tensors("ema").values():
         other = m.clone()
         dist.broadcast(other, 0)
         assert (rank == 0) == torch.equal(m, other), "each process has an average of its own"
@@ -133,10 +135,10 @@ def fsdp_equals_unsharded(rank, folder, method):
     for a, b in zip(model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(a.full_tensor(), b.detach(), rtol=0, atol=1e-12)
     for p, q in zip(model.parameters(), expected.parameters(), strict=True):
-        if q in reference.memory.averages:
+        if q in reference.memory.tensors("ema"):
             torch.testing.assert_close(
-                optimizer.memory.averages[p].full_tensor(),
-                reference.memory.averages[q],
+                optimizer.memory.tensors("ema")[p].full_tensor(),
+                reference.memory.tensors("ema")[q],
                 rtol=0,
                 atol=1e-12,
             )
@@ -163,7 +165,7 @@ def sharded(method, base=momentum, every=1):
     torch.manual_seed(0)
     model = network()
     fully_shard(model)
-    return model, FAMILY[method](base(model.parameters()), model=model, every=every)
+    return model, FAMILY[method](base(model.parameters()), model=model, when=Every(every))
 
 
 def run(model, optimizer, rank, steps):
@@ -214,11 +216,11 @@ def saving_a_fresh_optimizer_changes_nothing(rank, folder, method):
     get_state_dict(model, optimizer)
     for a, b in zip(weights(model), before, strict=True):
         assert torch.equal(a.to_local(), b.to_local())
-    assert all(not m.to_local().any() for m in optimizer.memory.averages.values())
+    assert all(not m.to_local().any() for m in optimizer.memory.tensors("ema").values())
     assert set(optimizer.memory.updates.values()) <= {0}
     assert optimizer.param_groups[0]["ascent_clock"] == 0
     assert not optimizer._warned  # a warning is an error here, and this is why
-    optimizer.memory.updates = dict.fromkeys(optimizer.memory.averages, 0)
+    optimizer.memory.updates = dict.fromkeys(optimizer.memory.tensors("ema"), 0)
     # torch's own SGD leaves weight_decay * w in its momentum here; that is the base's business.
     optimizer.base.state.clear()
     run(model, optimizer, rank, range(3))

@@ -14,6 +14,8 @@ import accelerate
 from family import FAMILY, assert_same, batch, momentum, network, weights
 from torch.nn import functional as F
 
+from friendly_sam import Every
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STEPS, SIZE = 6, 16
 
@@ -77,7 +79,7 @@ def by_hand(method="F-SAM", clip=None, autocast=None, dtype=torch.float64, **opt
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("SAM", {}), ("F-SAM", {}), ("F-ASAM", {"clip": 0.05}), ("F-SAM", {"every": 2})],
+    [("SAM", {}), ("F-SAM", {}), ("F-ASAM", {"clip": 0.05}), ("F-SAM", {"when": Every(2)})],
 )
 def test_the_step_is_the_hand_written_one(example, method, settings):
     clip = settings.pop("clip", None)
@@ -86,8 +88,8 @@ def test_the_step_is_the_hand_written_one(example, method, settings):
     model, optimizer, expected = by_hand(method, clip, **settings)
     assert losses == expected
     assert_same(weights(parts[1]), weights(model))
-    averages = parts[2].optimizer.memory.averages.values()
-    assert_same(averages, optimizer.memory.averages.values())
+    averages = parts[2].optimizer.memory.tensors("ema").values()
+    assert_same(averages, optimizer.memory.tensors("ema").values())
 
 
 def test_batchnorm_statistics_move_once_a_step(example):
@@ -137,5 +139,5 @@ def test_a_resumed_run_is_the_uninterrupted_one(example, tmp_path):
     resumed[0].load_state(tmp_path / "state")
     run(example, resumed, range(3, STEPS))
     assert_same(weights(resumed[1]), weights(whole[1]))
-    averages = [parts[2].optimizer.memory.averages.values() for parts in (resumed, whole)]
+    averages = [parts[2].optimizer.memory.tensors("ema").values() for parts in (resumed, whole)]
     assert_same(*averages)

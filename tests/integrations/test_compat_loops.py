@@ -190,7 +190,7 @@ def test_no_gradient_and_zero_gradients_are_no_catastrophe(kind):
     model = network()
     optimizer = OPTIMIZERS[kind](model.parameters(), lr=0.05)
     before = weights(model)
-    with pytest.warns(UserWarning, match="no gradient to climb along"):
+    with pytest.warns(UserWarning, match="no gradient to perturb along"):
         optimizer.first_step(zero_grad=True)
     optimizer.second_step(zero_grad=True)
     assert_same(weights(model), before)

@@ -23,13 +23,15 @@ from lightning_problem import (
 )
 from torch.nn import functional as F
 
+from friendly_sam import Every
+
 pytestmark = [pytest.mark.filterwarnings(each) for each in IGNORED]
 KINDS = {"plain wrapper": Plain, "mix-in": Mixed}
 
 
 def everything(model, optimizer):
     """Weights, buffers and moving averages."""
-    return [*model.state_dict().values(), *optimizer.memory.averages.values()]
+    return [*model.state_dict().values(), *optimizer.memory.tensors("ema").values()]
 
 
 @pytest.mark.parametrize("method", ["SAM", "F-SAM", "F-ASAM"])
@@ -44,7 +46,7 @@ def test_automatic_optimization_is_the_hand_written_loop(tmp_path, kind, method)
 
 
 def test_every_skips_the_second_pass(tmp_path):
-    model, reference = Mixed(every=2), Plain(every=2)
+    model, reference = Mixed(when=Every(2)), Plain(when=Every(2))
     fit = trainer(tmp_path)
     fit.fit(model, loader())
     optimizer, _ = by_hand(reference, 2 * BATCHES)
@@ -100,7 +102,7 @@ def test_without_the_mixin_clipping_and_accumulation_are_not_what_they_should_be
     fit.fit(clipped, loader())
     optimizer, _ = by_hand(reference, 2 * BATCHES, clip=0.05)
     norms = [
-        torch.nn.utils.get_total_norm(each.memory.averages.values())
+        torch.nn.utils.get_total_norm(each.memory.tensors("ema").values())
         for each in (fit.optimizers[0], optimizer)
     ]
     assert norms[0] <= 0.05 < norms[1], "the average holds clipped gradients"

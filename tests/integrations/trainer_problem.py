@@ -95,10 +95,15 @@ def by_hand(reference, *, clip=0.0, autocast=None, micro=1, dtype=torch.float64)
 
     for step in range(steps):
         optimizer.zero_grad()
-        losses.append(backward(step % BATCHES))
-        if optimizer.ascent_due:
+        one_pass = optimizer.direction.starts_from != "gradient"
+        if not optimizer.ascent_due:
+            losses.append(backward(step % BATCHES))
+            optimizer.skip()
+        else:
+            first = None if one_pass else backward(step % BATCHES)
             with optimizer.perturbed():
-                backward(step % BATCHES)
+                second = backward(step % BATCHES)
+            losses.append(second if first is None else first)
         gradients = [p.grad for p in model.parameters()]
         norms.append(torch.nn.utils.get_total_norm(gradients).item())
         if clip:
@@ -109,10 +114,10 @@ def by_hand(reference, *, clip=0.0, autocast=None, micro=1, dtype=torch.float64)
 
 
 def everything(model, optimizer):
-    """Weights, buffers, the base's state and the moving averages."""
-    optimizer = getattr(optimizer, "optimizer", optimizer)
-    state = [value for each in optimizer.base.state.values() for value in each.values()]
-    return [*model.state_dict().values(), *state, *optimizer.memory.averages.values()]
+    """Weights, buffers, the base's state and what the method remembers."""
+    state = getattr(optimizer, "optimizer", optimizer).state_dict()["state"]
+    kept = [torch.as_tensor(value) for each in state.values() for value in each.values()]
+    return [*model.state_dict().values(), *kept]
 
 
 def ddp_rank(rank, folder, expected):
