@@ -5,11 +5,13 @@
 - `peers`: the algorithms of other code, and other packages where they are installed
 - `floor`: the same bytes, merely streamed
 - `arithmetic`: ascent and restore, gradients given
-- `compilation`: the first step with `fused=True`
 - `step`: a whole training step
 - `memory`: peak memory beyond the base optimizer, in processes of their own
 - `epoch`: an epoch of the lab against a bare loop
 - `scaling`: cost against parameters, tensors, processes and steps
+- `device`: operations, launches, waits and memory of a step on fake accelerators
 - `targets`: what the figures are held against
-- `report`: JSON, tables, page and pictures
+- `report`: JSON, tables, page and figures
+
+May import every room but `cli`.
 """

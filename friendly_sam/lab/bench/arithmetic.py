@@ -11,9 +11,10 @@ from torch.nn import Parameter
 
 from friendly_sam.lab.bench import optax_sam
 from friendly_sam.lab.bench.floor import copies, same_pattern
-from friendly_sam.lab.bench.peers import METHODS, Contender, contenders, version
+from friendly_sam.lab.bench.peers import MEASURED, Contender, contenders, version
 from friendly_sam.lab.bench.shapes import TITLES, draw, shapes
-from friendly_sam.lab.bench.timing import Clock, clock, ratio, spread, take_turns
+from friendly_sam.lab.bench.timing import Clock, clock, take_turns
+from friendly_sam.lab.statistics import ratio, spread
 
 FLOOR, FLOOR_PATTERN, OPTAX = "floor: copies", "floor: same pattern", "optax"
 
@@ -23,31 +24,26 @@ def measure_arithmetic(
     *,
     rounds: int,
     threads: int,
-    fused: bool = True,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure every network and method; give what the JSON holds."""
+    """Measure every network and method; return what the JSON holds."""
     torch.set_num_threads(threads)
     results: dict[str, Any] = {}
     for network in networks:
         results[network] = {}
-        for method in METHODS:
+        for method in MEASURED:
             progress(f"arithmetic: {TITLES[network]}, {method}")
-            results[network][method] = one_network(
-                network, method, rounds=rounds, threads=threads, fused=fused
-            )
+            results[network][method] = one_network(network, method, rounds=rounds, threads=threads)
     packages = ("pytorch_optimizer", "jax", "optax")
     return {"versions": {name: version(name) for name in packages}, "networks": results}
 
 
-def one_network(
-    network: str, method: str, *, rounds: int, threads: int, fused: bool = True
-) -> dict[str, Any]:
+def one_network(network: str, method: str, *, rounds: int, threads: int) -> dict[str, Any]:
     """Let everything that does `method` take turns on the shapes of a network."""
     sizes = shapes(network)
     count = sum(size.numel() for size in sizes)
     parameters = [Parameter(tensor) for tensor in draw(sizes, seed=0, scale=0.01)]
-    entered = contenders(method, parameters, fused=fused)
+    entered = contenders(method, parameters)
     absent = {name: why for name, why in entered.items() if isinstance(why, str)}
     present = {name: one for name, one in entered.items() if isinstance(one, Contender)}
     present[FLOOR] = copies(method, count)

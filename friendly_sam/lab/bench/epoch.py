@@ -19,15 +19,22 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from friendly_sam import SharpnessAware
-from friendly_sam.lab.ascent import steps
-from friendly_sam.lab.bench.timing import clock, ratio, spread, take_turns, timed
-from friendly_sam.lab.checkpoint import Checkpoints
-from friendly_sam.lab.config import DataConfig, EngineConfig, MethodConfig, ModelConfig, RunConfig
-from friendly_sam.lab.distributed import World, world
-from friendly_sam.lab.engine import Trainer
-from friendly_sam.lab.methods import resolve
+from friendly_sam.lab.bench.timing import clock, take_turns, timed
+from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.config.schema import (
+    DataConfig,
+    EngineConfig,
+    MethodConfig,
+    ModelConfig,
+    RunConfig,
+)
+from friendly_sam.lab.statistics import ratio, spread
+from friendly_sam.lab.training.ascent_batches import step_batches
+from friendly_sam.lab.training.checkpoints import Checkpoints
+from friendly_sam.lab.training.distributed import World, world
+from friendly_sam.lab.training.trainer import Trainer
 
-METHODS = {"SGD": "base", "F-SAM": "fsam"}
+MEASURED = {"SGD": "base", "F-SAM": "fsam"}
 
 
 class Bare:
@@ -39,7 +46,7 @@ class Bare:
         self.batches = [(b.images.clone(), b.labels.clone()) for b in trainer.batches.epoch(0)]
 
     def epoch(self) -> None:
-        """One step a batch."""
+        """One step per batch."""
         for x, y in self.batches:
 
             def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
@@ -66,7 +73,7 @@ def setting(
                 crop_padding=4,
             ),
             model=ModelConfig(name=network),
-            method=MethodConfig(name=method),  # type: ignore[arg-type]
+            method=MethodConfig(name=method),
             engine=EngineConfig(threads=threads, device="cpu", tensorboard=False),
             output=output,
         )
@@ -83,10 +90,10 @@ def measure_epoch(
     batch: int = 128,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure epochs of the lab and of bare loops; give what the JSON holds."""
+    """Measure epochs of the lab and of bare loops; return what the JSON holds."""
     torch.set_num_threads(threads)
     rows: dict[str, Any] = {}
-    for title, method in METHODS.items():
+    for title, method in MEASURED.items():
         progress(f"epoch: {network}, {title}")
         with tempfile.TemporaryDirectory() as folder:
             config = setting(
@@ -145,10 +152,10 @@ def where_time_goes(lab: Trainer, epoch: Callable[[], None], rounds: int = 3) ->
 
         return run
 
-    stepper = lab.stepper
+    step = lab.take_step
     base: Any = getattr(lab.optimizer, "base", lab.optimizer)
-    backward, add, move = stepper.backward, lab.tally.add, base.step
-    stepper.backward = _Passes(wrapped("passes", backward), backward)  # type: ignore[assignment]
+    backward, add, move = step.backward, lab.tally.add, base.step
+    step.backward = _Passes(wrapped("passes", backward), backward)  # type: ignore[assignment]
     lab.tally.add = wrapped("loss and accuracy", add)  # type: ignore[method-assign]
     base.step = wrapped("base update", move)
     try:
@@ -158,10 +165,10 @@ def where_time_goes(lab: Trainer, epoch: Callable[[], None], rounds: int = 3) ->
         total = now() - start
         for _ in range(rounds):
             with counted("batches"):
-                for _ in steps(lab.config, lab.streams, 0, 0):
+                for _ in step_batches(lab.config, lab.streams, 0, 0):
                     pass
     finally:
-        stepper.backward, base.step = backward, move
+        step.backward, base.step = backward, move
         lab.tally.add = add  # type: ignore[method-assign]
     spent["passes"] -= spent["loss and accuracy"]
     rest = "ascent, restore and the loop"
@@ -174,6 +181,7 @@ class _Passes:
 
     def __init__(self, call: Callable[..., Any], original: Any) -> None:
         self.call, self.scaler, self.forward = call, original.scaler, original.forward
+        self.device = original.device
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self.call(*arguments, **named)

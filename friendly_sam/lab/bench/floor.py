@@ -1,10 +1,11 @@
 """The floor: as many bytes as the arithmetic must move, merely streamed.
 
 In float32, SAM's ascent reads g twice and w once, and writes w + ε and the copy of w: 20 bytes a
-parameter. F-SAM's reads g and m twice and w once, and writes m, w + ε and the copy of w: 32. The
-restore reads the copy and writes w: 8. The floor moves that many bytes over warm buffers that
-have, together, the size of what the method holds (w, g, the copy and, for F-SAM, m), each by one
-call over a whole buffer, with the same number of threads. Two of them:
+parameter. ASAM's reads w and g twice, and writes T² g as well: 28. F-SAM's reads g and m twice and
+w once, and writes m, w + ε and the copy of w: 32. The restore reads the copy and writes w: 8. The
+floor moves that many bytes over warm buffers that have, together, the size of what the method holds
+(w, g, the copy and, for F-SAM, m), each by one call over a whole buffer, with the same number of
+threads. Two of them:
 
     copies        from buffer to buffer, the usual measure of bandwidth: 8 bytes a number
     same pattern  the reads, updates in place and writes of the method, each by the plainest call
@@ -18,9 +19,9 @@ import torch
 
 from friendly_sam.lab.bench.peers import Contender
 
-ASCENT_BYTES = {"SAM": 20, "F-SAM": 32}
+ASCENT_BYTES = {"SAM": 20, "ASAM": 28, "F-SAM": 32}
 RESTORE_BYTES = 8
-HELD = {"SAM": 3, "F-SAM": 4}
+HELD = {"SAM": 3, "ASAM": 3, "F-SAM": 4}
 """Tensors of the parameters' size that a method holds: w, g, the copy of w, and m."""
 
 
@@ -52,6 +53,9 @@ def same_pattern(method: str, parameters: int) -> Contender:
         if m:
             torch.dot(g, m[0])  # 8 bytes read
             m[0].neg_()  # 4 read, 4 written
+        elif method == "ASAM":
+            torch.dot(g, w)  # 8 bytes read
+            g.fill_(1.0)  # 4 written
         else:
             g.sum()  # 4 read
         g.sum()  # 4 read

@@ -12,17 +12,17 @@ from typing import Any
 
 from friendly_sam.lab.errors import RunError
 
-METHODS = ("SAM", "F-SAM")
+MEASURED = ("SAM", "F-SAM")
 
 
 def measure_growth(
     *,
     early: int,
     late: int,
-    methods: tuple[str, ...] = METHODS,
+    methods: tuple[str, ...] = MEASURED,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Memory after `early` and after `late` steps; give what the JSON holds."""
+    """Memory after `early` and after `late` steps; return what the JSON holds."""
     rows = {}
     for name in methods:
         progress(f"scaling: memory over {late:,} steps of {name}")
@@ -35,7 +35,7 @@ def measure_growth(
 
 
 def main(name: str, early: int, late: int) -> dict[str, Any]:
-    """Take steps on a small network; give resident memory, objects, and growth of Python's own."""
+    """Take steps on a small network; return memory, objects and growth of Python's own."""
     import torch
 
     from friendly_sam import SAM, FriendlySAM

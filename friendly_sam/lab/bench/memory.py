@@ -11,7 +11,6 @@ not what fragments.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import subprocess
@@ -21,17 +20,14 @@ from typing import Any
 
 from friendly_sam.lab.errors import RunError
 
-SGD, SGD_COMPILER = "SGD", "SGD, compiler loaded"
-METHODS = {
+SGD = "SGD"
+CONTENDERS = {
     SGD: None,
     "SAM": SGD,
     "F-SAM": SGD,
     "F-SAM, m in bf16": SGD,
     "the authors' F-SAM": SGD,
     "pytorch_optimizer's F-SAM": SGD,
-    SGD_COMPILER: None,
-    "SAM, fused": SGD_COMPILER,
-    "F-SAM, fused": SGD_COMPILER,
 }
 """What is measured, and what it is measured against."""
 
@@ -43,13 +39,11 @@ def measure_memory(
     repeats: int = 1,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure every method; give what the JSON holds."""
-    chosen = methods or list(METHODS)
+    """Measure every method; return what the JSON holds."""
+    chosen = methods or list(CONTENDERS)
     peaks: dict[str, list[int]] = {name: [] for name in chosen}
     absent: dict[str, str] = {}
     size = 0
-    if SGD_COMPILER in chosen:
-        in_a_process(SGD_COMPILER, megabytes)  # compiles; the processes below find the kernels
     for turn in range(repeats):
         for name in chosen:
             if name in absent:
@@ -63,7 +57,7 @@ def measure_memory(
             peaks[name].append(told["peak_bytes"])
     rows: dict[str, dict[str, Any]] = {}
     for name in chosen:
-        against = METHODS[name]
+        against = CONTENDERS[name]
         if name in absent:
             continue
         rows[name] = {"peak_bytes": max(peaks[name])}
@@ -117,20 +111,12 @@ def main(name: str, megabytes: int) -> dict[str, Any]:
         closure()
         base.step()
 
-    fused = "fused" in name or name == SGD_COMPILER
-    if fused:  # what the compiler itself takes is no copy of the parameters
-        small = torch.nn.Parameter(torch.randn(2**16))
-        for kind in (SAM, FriendlySAM):
-            small.grad = torch.ones_like(small)
-            with kind(torch.optim.SGD([small], lr=0.1), fused=True).perturbed():
-                pass
-        gc.collect()
     _warm_up()
     step: Callable[[], Any] = plain
-    if name.startswith("SAM"):
-        step = _closing(SAM(base, RHO, fused=fused), closure)
-    elif name in ("F-SAM", "F-SAM, fused"):
-        step = _closing(FriendlySAM(base, RHO, fused=fused), closure)
+    if name == "SAM":
+        step = _closing(SAM(base, RHO), closure)
+    elif name == "F-SAM":
+        step = _closing(FriendlySAM(base, RHO), closure)
     elif name == "F-SAM, m in bf16":
         direction = BatchNoise(dtype=torch.bfloat16)
         step = _closing(
@@ -210,7 +196,7 @@ def _closing(optimizer: Any, closure: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _reset_peak() -> int:
-    """Forget the peak so far, where the system can do that; give what is held now."""
+    """Forget the peak so far, where the system can do that; return what is held now."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")

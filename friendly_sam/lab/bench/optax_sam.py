@@ -13,14 +13,14 @@ from friendly_sam.lab.bench.peers import RHO, optional
 class OptaxSAM:
     """Two calls of `update` and `apply_updates`, compiled, with buffers given away.
 
-    optax works out both the climb and the outer step in each call and picks one, so the base
+    optax works out both the ascent and the outer step in each call and picks one, so the base
     update cannot be left out; `base` is what to subtract.
     """
 
     def __init__(self, sizes: Sequence[Size]) -> None:
         jax, optax, contrib = (optional(n) for n in ("jax", "optax", "optax.contrib"))
-        climb = optax.chain(contrib.normalize(), optax.sgd(RHO))
-        self.step = self._compiled(jax, optax, contrib.sam(optax.sgd(0.1), climb, sync_period=2))
+        ascent = optax.chain(contrib.normalize(), optax.sgd(RHO))
+        self.step = self._compiled(jax, optax, contrib.sam(optax.sgd(0.1), ascent, sync_period=2))
         self.base_step = self._compiled(jax, optax, optax.sgd(0.1))
         keys = jax.random.split(jax.random.key(0), len(sizes))
         shapes = [tuple(size) for size in sizes]
@@ -28,7 +28,7 @@ class OptaxSAM:
         self.gradients = [jax.random.normal(key, shape) for key, shape in pairs]
         self.params = [jax.random.normal(key, shape) * 0.01 for key, shape in pairs]
         self.base_params = [p.copy() for p in self.params]
-        sam = contrib.sam(optax.sgd(0.1), climb, sync_period=2)
+        sam = contrib.sam(optax.sgd(0.1), ascent, sync_period=2)
         # The first cache would be the parameters themselves, which are given away.
         self.state = jax.tree.map(lambda leaf: leaf.copy(), sam.init(self.params))
         self.base_state = optax.sgd(0.1).init(self.base_params)
@@ -44,7 +44,7 @@ class OptaxSAM:
         return compiled
 
     def both(self) -> None:
-        """The climb and the outer step."""
+        """The ascent and the outer step."""
         for _ in range(2):
             self.params, self.state = self.step(self.gradients, self.state, self.params)
         self.wait((self.params, self.state))

@@ -1,10 +1,10 @@
 """The ascent and the restore of other code, and of this library, behind one face.
 
-The algorithms of davda54/sam and of the authors' code (nblt/F-SAM) are written again here as the
-straightforward loops over parameters that they are: a fresh copy of every weight, out-of-place
-arithmetic, and `p.data` put back. Both multiply by 1.0 where their adaptive mode is off, which is
-a pass over memory each time; `lean=True` leaves that out. pytorch_optimizer comes as it is on
-PyPI, with `foreach=True`.
+The algorithms of davda54/sam, SamsungLabs/ASAM and the authors' code (nblt/F-SAM) are written again
+here as the straightforward loops over parameters that they are: a fresh copy of every weight, out-
+of-place arithmetic, and `p.data` put back (SamsungLabs' subtracts ε). The others multiply by 1.0
+where their adaptive mode is off, which is a pass over memory each time; `lean=True` leaves that
+out. pytorch_optimizer comes as it is on PyPI, with `foreach=True`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from friendly_sam import SAM, BatchNoise, Euclidean, FriendlySAM, SharpnessAware
+from friendly_sam import ASAM, SAM, BatchNoise, Euclidean, FriendlySAM, SharpnessAware
 
 RHO, SIGMA, DECAY = 0.05, 1.0, 0.9
-METHODS = ("SAM", "F-SAM")
-OURS, FUSED, OTHER = "this library", "this library, fused", "pytorch_optimizer"
+MEASURED = ("SAM", "ASAM", "F-SAM")
+OURS, OTHER = "this library", "pytorch_optimizer"
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,36 @@ class PlainFriendlySAM(PlainSAM):
         super().ascend()
 
 
+class PlainASAM(PlainSAM):
+    """ASAM, parameter by parameter, as SamsungLabs/ASAM goes about it: ε is taken away again."""
+
+    eta = 0.01
+
+    @torch.no_grad()
+    def ascend(self) -> None:
+        """w + ρ T² g / ||T g||, T = |w| + η; the memory of T becomes that of ε."""
+        norms = []
+        for p in self.parameters:
+            if p.grad is not None:
+                stretch = self.old.setdefault(p, torch.empty_like(p))
+                stretch.copy_(p).abs_().add_(self.eta)
+                norms.append(p.grad.mul_(stretch).norm())
+        scale = self.rho / (torch.stack(norms).norm() + 1e-16)
+        for p in self.parameters:
+            if p.grad is not None:
+                eps = self.old[p]
+                eps.copy_(p.grad.mul_(eps)).mul_(scale)
+                p.add_(eps)
+                p.grad = None
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """w + ε - ε."""
+        for p in self.parameters:
+            if p.grad is not None:
+                p.sub_(self.old[p])
+
+
 class NoStep(torch.optim.SGD):
     """A base optimizer whose step costs nothing, for code that cannot restore without one."""
 
@@ -108,6 +138,7 @@ class NoStep(torch.optim.SGD):
 
 LOOPS: dict[str, tuple[str, type[PlainSAM]]] = {
     "SAM": ("davda54's algorithm", PlainSAM),
+    "ASAM": ("SamsungLabs' algorithm", PlainASAM),
     "F-SAM": ("the authors' algorithm", PlainFriendlySAM),
 }
 """By method, what the loop is called."""
@@ -119,20 +150,16 @@ def library(optimizer: SharpnessAware) -> Contender:
     return Contender(lambda: stack.enter_context(optimizer.perturbed()), stack.close)
 
 
-def contenders(
-    method: str, parameters: Sequence[Parameter], *, fused: bool = True
-) -> dict[str, Contender | str]:
+def contenders(method: str, parameters: Sequence[Parameter]) -> dict[str, Contender | str]:
     """Everything that does `method`, by name; a string says why one is not there."""
-    recipe: Any = {"SAM": SAM, "F-SAM": FriendlySAM}[method]
+    recipe: Any = {"SAM": SAM, "ASAM": ASAM, "F-SAM": FriendlySAM}[method]
 
     def base() -> torch.optim.SGD:
         return torch.optim.SGD(parameters, lr=0.1)
 
     found: dict[str, Contender | str] = {OURS: library(recipe(base(), RHO))}
-    if fused:
-        found[FUSED] = library(recipe(base(), RHO, fused=True))
     name, kind = LOOPS[method]
-    for lean, suffix in ((False, ""), (True, ", lean")):
+    for lean, suffix in ((False, ""), (True, ", lean")) if method != "ASAM" else ((False, ""),):
         loop = kind(parameters, lean=lean)
         found[name + suffix] = Contender(loop.ascend, loop.restore)
     if method == "F-SAM":
@@ -152,8 +179,9 @@ def pytorch_optimizer(method: str, parameters: Sequence[Parameter]) -> Contender
     other = optional("pytorch_optimizer")
     if other is None:
         return "not installed"
-    kind = {"SAM": other.SAM, "F-SAM": other.FriendlySAM}[method]
-    optimizer = kind(list(parameters), NoStep, rho=RHO, foreach=True, lr=0.1)
+    kind = {"SAM": other.SAM, "ASAM": other.SAM, "F-SAM": other.FriendlySAM}[method]
+    adaptive = {"adaptive": True} if method == "ASAM" else {}
+    optimizer = kind(list(parameters), NoStep, rho=RHO, foreach=True, lr=0.1, **adaptive)
     return Contender(lambda: optimizer.first_step(zero_grad=True), optimizer.second_step)
 
 

@@ -24,7 +24,8 @@ from torch.nn.parallel import DistributedDataParallel
 from friendly_sam import FriendlySAM
 from friendly_sam.lab.bench.peers import RHO
 from friendly_sam.lab.bench.step import Task
-from friendly_sam.lab.bench.timing import ratio, spread, take_turns, timed
+from friendly_sam.lab.bench.timing import take_turns, timed
+from friendly_sam.lab.statistics import ratio, spread
 
 NAMES = ("SGD", "F-SAM", "F-SAM, sync_ascent=False")
 
@@ -37,7 +38,7 @@ def measure_processes(
     size: int = 32,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure steps with each number of processes; give what the JSON holds."""
+    """Measure steps with each number of processes; return what the JSON holds."""
     found: dict[str, Any] = {}
     for count in counts:
         progress(f"scaling: {count} process(es) by gloo")

@@ -1,4 +1,4 @@
-"""`bench.json`, and what is made from it: tables, a Markdown page, pictures.
+"""`bench.json`, and what is made from it: tables, a Markdown page, figures.
 
 A part that is measured again replaces what the file had of it; other parts stay. So a long
 benchmark can be done in pieces, whenever the machine is quiet.
@@ -11,14 +11,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from friendly_sam.lab.bench.pictures import draw_all
+from friendly_sam.lab.bench.figures import draw_all
 from friendly_sam.lab.bench.shapes import TITLES
 from friendly_sam.lab.bench.tables import tables
-from friendly_sam.lab.environment import environment
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import write_atomically
-from friendly_sam.lab.report.console import plain_table
-from friendly_sam.lab.report.markdown import table as markdown_table
+from friendly_sam.lab.records.environment import environment
+from friendly_sam.lab.report.tables import markdown_table as markdown_table
+from friendly_sam.lab.report.tables import plain_table
 
 FILE = "bench.json"
 Parts = dict[str, Any]
@@ -38,16 +38,16 @@ def read(folder: Path) -> Parts:
 
 
 def add(parts: Parts, name: str, found: dict[str, Any]) -> Parts:
-    """The parts with a new one; networks of the arithmetic are kept one by one."""
+    """The parts with a new one; networks are kept one by one."""
     old = parts.get(name, {})
-    if name == "arithmetic" and old:
+    if name in ("arithmetic", "device") and old:
         networks = {**old["networks"], **found["networks"]}
         found = {**found, "networks": {n: networks[n] for n in TITLES if n in networks}}
     return {**parts, name: {**found, "environment": environment()}}
 
 
 def write(parts: Parts, folder: Path) -> list[Path]:
-    """Write JSON, page and pictures; give the paths of the first two."""
+    """Write JSON, page and pictures; return the paths of the first two."""
     folder.mkdir(parents=True, exist_ok=True)
     record, page = folder / FILE, folder / "README.md"
     write_atomically(record, json.dumps({"parts": parts}, indent=1) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +14,8 @@ from friendly_sam import FriendlySAM
 from friendly_sam.lab.bench.arithmetic import Gradients
 from friendly_sam.lab.bench.peers import RHO, library
 from friendly_sam.lab.bench.shapes import draw
-from friendly_sam.lab.bench.timing import clock, spread, take_turns
+from friendly_sam.lab.bench.timing import clock, take_turns
+from friendly_sam.lab.statistics import log_slope, spread
 
 PARAMETERS = tuple(round(10 ** (k / 2)) for k in range(8, 17))
 """1e4 to 1e8, in 50 tensors."""
@@ -31,7 +31,7 @@ def measure_sizes(
     tensors: Sequence[int] = TENSORS,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure F-SAM's ascent and restore over sizes; give what the JSON holds."""
+    """Measure F-SAM's ascent and restore over sizes; return what the JSON holds."""
     torch.set_num_threads(threads)
     total = min(5_000_000, max(parameters))
     progress(f"scaling: {len(parameters)} numbers of parameters")
@@ -71,17 +71,6 @@ def curve(x: Sequence[int], times: Sequence[Sequence[float]]) -> dict[str, Any]:
     return {
         "x": list(x),
         "seconds": [point.as_dict() for point in points],
-        "slope": slope(x, medians),
-        "upper_slope": slope(x[len(x) // 2 :], medians[len(x) // 2 :]),
+        "slope": log_slope(x, medians),
+        "upper_slope": log_slope(x[len(x) // 2 :], medians[len(x) // 2 :]),
     }
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """The exponent of growth: least squares of log y over log x."""
-    if len(x) < 2:
-        return math.nan
-    u, v = [math.log(value) for value in x], [math.log(value) for value in y]
-    middle_u, middle_v = sum(u) / len(u), sum(v) / len(v)
-    return sum((a - middle_u) * (b - middle_v) for a, b in zip(u, v, strict=True)) / sum(
-        (a - middle_u) ** 2 for a in u
-    )

@@ -17,10 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from friendly_sam import SAM, FriendlySAM, SharpnessAware
+from friendly_sam import Every, FriendlySAM, SharpnessAware
 from friendly_sam.lab.bench.peers import DECAY, RHO, SIGMA, PlainFriendlySAM, PlainSAM, optional
-from friendly_sam.lab.bench.timing import clock, ratio, spread, take_turns, timed
+from friendly_sam.lab.bench.timing import clock, take_turns, timed
+from friendly_sam.lab.config.methods import METHODS, complete
+from friendly_sam.lab.config.methods import build as build_method
 from friendly_sam.lab.models import build
+from friendly_sam.lab.statistics import ratio, spread
 
 SGD = "SGD"
 NORMS = (nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
@@ -75,7 +78,7 @@ class Task:
         return closure
 
     def only(self, chosen: list[nn.Parameter]) -> list[dict[str, Any]]:
-        """Groups in which only some parameters climb."""
+        """Groups of which only the first is perturbed."""
         ids = {id(p) for p in chosen}
         rest = [p for p in self.model.parameters() if id(p) not in ids]
         return [{"params": chosen}, {"params": rest, "rho": 0.0}]
@@ -87,10 +90,9 @@ def measure_step(
     threads: int,
     batch: int = 128,
     size: int = 32,
-    fused: bool = True,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure a step of every contender; give what the JSON holds."""
+    """Measure a step of every contender; return what the JSON holds."""
     torch.set_num_threads(threads)
     progress(f"step: ResNet-8 of width 16, batch {batch}, {threads} thread(s)")
     torch.manual_seed(0)
@@ -100,7 +102,7 @@ def measure_step(
     def task() -> Task:
         return Task(copy.deepcopy(start), images, labels)
 
-    entered = steps(task, fused=fused)
+    entered = steps(task)
     absent = {name: run for name, run in entered.items() if isinstance(run, str)}
     present = {name: run for name, run in entered.items() if not isinstance(run, str)}
     now = clock(threads)
@@ -125,20 +127,21 @@ def measure_step(
     }  # fmt: skip
 
 
-def steps(task: Callable[[], Task], *, fused: bool = True) -> dict[str, tuple[Closure, int] | str]:
+def steps(task: Callable[[], Task]) -> dict[str, tuple[Closure, int] | str]:
     """Every contender's step, and how many steps its turn has; a string says why not."""
     found: dict[str, tuple[Closure, int] | str] = {
         SGD: (plain(task()), 1),
         "SGD, again": (plain(task()), 1),
-        "SAM": (recipe(task(), SAM), 1),
-        "F-SAM": (recipe(task(), FriendlySAM), 1),
     }
-    if fused:
-        found["F-SAM, fused"] = (recipe(task(), FriendlySAM, fused=True), 1)
+    found |= {
+        method.label: (registered(task(), name), method.every.default)
+        for name, method in METHODS.items()
+        if method.self_contained
+    }
     for share in (2, 4, 8, 16):
         found[f"F-SAM, ascent on 1/{share}"] = (recipe(task(), FriendlySAM, share=share), 1)
     for every in (2, 5):
-        found[f"F-SAM, every={every}"] = (recipe(task(), FriendlySAM, every=every), every)
+        found[f"F-SAM, every={every}"] = (recipe(task(), FriendlySAM, when=Every(every)), every)
     found["F-SAM, norm layers only"] = (partly(task(), norm_layers), 1)
     found["F-SAM, last layer only"] = (partly(task(), last_layer), 1)
     found["F-SAM, last layer only, its gradient only"] = (partly(task(), last_layer, lean=True), 1)
@@ -171,10 +174,16 @@ def recipe(
     return lambda: optimizer.step(task.closure, ascent=ascent)
 
 
+def registered(task: Task, name: str) -> Closure:
+    """A step of a method of the registry, with its default settings."""
+    optimizer = build_method(task.base, name, complete(name, {}), model=task.model)
+    return lambda: optimizer.step(task.closure)
+
+
 def partly(
     task: Task, choose: Callable[[nn.Module], list[nn.Parameter]], *, lean: bool = False
 ) -> Closure:
-    """A step in which some parameters climb; `lean`: an ascent gradient of these alone."""
+    """A step that perturbs some parameters; `lean`: an ascent gradient of these alone."""
     chosen = choose(task.model)
     optimizer = FriendlySAM(task.sgd(task.only(chosen)), RHO, model=task.model)
     if not lean:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from friendly_sam.lab.bench import device
 from friendly_sam.lab.bench.arithmetic import FLOOR, FLOOR_PATTERN
 from friendly_sam.lab.bench.peers import LOOPS, OTHER
 from friendly_sam.lab.bench.shapes import TITLES
 from friendly_sam.lab.bench.targets import targets
-from friendly_sam.lab.bench.timing import Spread
-from friendly_sam.lab.report.page import Table
+from friendly_sam.lab.report.tables import Table
+from friendly_sam.lab.statistics import Spread
 
 SHORT = {
     **{name: name.partition("'")[0].removeprefix("the ") for name, _ in LOOPS.values()},
@@ -28,11 +29,11 @@ def tables(parts: dict[str, Any]) -> list[Titled]:
     """A table for each thing that was measured, the targets last."""
     makers = {
         "arithmetic": arithmetic,
-        "compile": compilation,
         "step": step,
         "memory": memory,
         "epoch": epoch,
         "scaling": scaling,
+        "device": device.tables,
     }
     found = [table for name, make in makers.items() if name in parts for table in make(parts[name])]
     held = targets(parts)
@@ -72,13 +73,6 @@ def arithmetic(part: dict[str, Any]) -> Iterator[Titled]:
             yield title, note, Table(header=header, rows=rows)
 
 
-def compilation(part: dict[str, Any]) -> Iterator[Titled]:
-    """The first fused step."""
-    rows = [[name, f"{value:.1f}"] for name, value in part["seconds"].items()]
-    note = "The first step with `fused=True` compiles its kernels; later processes find them."
-    yield "The first fused step", note, Table(header=["", "seconds"], rows=rows)
-
-
 def step(part: dict[str, Any]) -> Iterator[Titled]:
     """Whole steps."""
     rows = [
@@ -90,7 +84,7 @@ def step(part: dict[str, Any]) -> Iterator[Titled]:
         f"ResNet-8 of width 16, batch {part['batch']}, images of {part['size']}x{part['size']}, "
         f"{_threads(part['threads'])}, {part['rounds']} rounds."
     )
-    header = ["", "ms a step (quartiles)", "/ SGD (quartiles)"]
+    header = ["", "ms per step (quartiles)", "/ SGD (quartiles)"]
     yield "A whole training step", note, Table(header=header, rows=rows)
 
 
@@ -169,9 +163,9 @@ def scaling(part: dict[str, Any]) -> Iterator[Titled]:
         ]  # fmt: skip
         note = (
             f"DistributedDataParallel by gloo, ResNet-8, {processes['batch']} images and one "
-            f"thread a process, wall time, {processes['rounds']} rounds."
+            f"thread per process, wall time, {processes['rounds']} rounds."
         )
-        header = ["processes", "method", "ms a step (quartiles)", "/ SGD (quartiles)"]
+        header = ["processes", "method", "ms per step (quartiles)", "/ SGD (quartiles)"]
         yield "A step against the number of processes", note, Table(header=header, rows=rows)
     growth = part.get("growth")
     if growth:

@@ -6,19 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from friendly_sam.lab.bench.arithmetic import FLOOR
-from friendly_sam.lab.bench.peers import FUSED, LOOPS, OTHER, OURS
+from friendly_sam.lab.bench.device import OPERATIONS
+from friendly_sam.lab.bench.peers import LOOPS, OTHER, OURS
 from friendly_sam.lab.bench.shapes import TITLES
-from friendly_sam.lab.bench.timing import Spread
+from friendly_sam.lab.statistics import Spread
 
-AUTHORS = LOOPS["F-SAM"][0]
-ARITHMETIC = (
-    (OURS, AUTHORS, 0.75),
-    (OURS, OTHER, 0.85),
-    (FUSED, AUTHORS, 0.60),
-    (FUSED, OTHER, 0.65),
-    (FUSED, FLOOR, 1.25),
-)
+ARITHMETIC = {
+    method: ((name, 0.75 if method == "F-SAM" else 1.0), (OTHER, 0.85))
+    for method, (name, _) in LOOPS.items()
+}
+"""By method, what the ascent and restore of this library are held against."""
 STEP = {
     "F-SAM": 2.03,
     "F-SAM, ascent on 1/4": 1.27,
@@ -56,6 +53,7 @@ def targets(parts: dict[str, Any]) -> list[Target]:
         *_memory(parts.get("memory", {})),
         *_epoch(parts.get("epoch", {})),
         *_scaling(parts.get("scaling", {})),
+        *_device(parts.get("device", {})),
     ]
 
 
@@ -66,11 +64,12 @@ def _at_most(what: str, bound: float, found: dict[str, float]) -> Target:
 
 def _arithmetic(part: dict[str, Any]) -> Iterator[Target]:
     for network, methods in part.get("networks", {}).items():
-        rows = methods["F-SAM"]["rows"]
-        for first, second, bound in ARITHMETIC if network != "mlp" else ():
-            if first in rows and second in rows:
-                what = f"{TITLES[network]}: {first} / {second}"
-                yield _at_most(what, bound, rows[first]["against"][second])
+        for method, bounds in ARITHMETIC.items() if network != "mlp" else ():
+            rows = methods.get(method, {}).get("rows", {})
+            for other, bound in bounds:
+                if other in rows:
+                    what = f"{TITLES[network]}, {method}: {OURS} / {other}"
+                    yield _at_most(what, bound, rows[OURS]["against"][other])
 
 
 def _step(part: dict[str, Any]) -> Iterator[Target]:
@@ -108,3 +107,14 @@ def _scaling(part: dict[str, Any]) -> Iterator[Target]:
         what = f"{name}: memory from step {growth['early']:,} to {growth['late']:,}"
         found = f"{more / 1024:+,.0f} KiB, {objects:+,} objects"
         yield Target(what, "no growth", found, more <= GROWTH and objects <= 100)
+
+
+def _device(part: dict[str, Any]) -> Iterator[Target]:
+    for network, one in part.get("networks", {}).items():
+        for method, bound in OPERATIONS.get(network, {}).items():
+            found = one["rows"][method]["float32"]
+            what = f"{TITLES[network]}, a step of {method} on an accelerator"
+            count = found["operations"]
+            yield Target(f"{what}: operations", f"at most {bound}", str(count), count <= bound)
+            waits = found["synchronisations"]
+            yield Target(f"{what}: waits", "0", str(waits), waits == 0)

@@ -1,4 +1,4 @@
-"""The pictures of a benchmark, as SVG and PNG."""
+"""The figures of a benchmark, as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from friendly_sam.lab.bench.arithmetic import FLOOR, FLOOR_PATTERN, OPTAX
 from friendly_sam.lab.bench.shapes import TITLES
-from friendly_sam.lab.files import write_atomically
-from friendly_sam.sharpness.canvas import MARKERS, Ink, Paint, legend, render, title
+from friendly_sam.lab.plotting.canvas import Kind, Paint, legend, title, write_figure
+from friendly_sam.lab.plotting.palette import Ink, method_look
 
 
 def draw_all(parts: dict[str, Any], folder: Path) -> dict[str, str]:
-    """Draw what was measured; give the caption of each picture by the name of its part."""
+    """Draw what was measured; return the caption of each figure by the name of its part."""
     drawn = {}
     if parts.get("arithmetic", {}).get("networks"):
         networks = parts["arithmetic"]["networks"]
@@ -39,18 +39,21 @@ def draw_all(parts: dict[str, Any], folder: Path) -> dict[str, str]:
     return drawn
 
 
+KINDS: tuple[Kind, ...] = ("svg", "png")
+
+
 def _write(
     folder: Path, name: str, paint: Paint, *, columns: int = 1, size: tuple[float, float]
 ) -> None:
-    for kind in ("svg", "png"):
-        content = render(paint, kind=kind, columns=columns, size=size)
-        write_atomically(folder / f"{name}.{kind}", content)
+    write_figure(paint, folder / name, KINDS, panels=columns, size=size)
 
 
 def _colour(name: str, ink: Ink) -> str:
-    if name.startswith(("floor", "SGD")):
+    """Return the colour of the method that a name starts with; other code is black."""
+    if name.startswith("floor"):
         return ink.bound
-    return ink.lines[2] if name.startswith(("this library", "F-SAM", "SAM")) else ink.lines[1]
+    look = method_look("F-SAM" if name.startswith("this library") else name)
+    return ink.colours["black" if look is None else look.colour]
 
 
 def _bars(axes: Any, ink: Ink, values: dict[str, dict[str, float]], *, digits: int = 2) -> None:
@@ -112,9 +115,9 @@ def _scaling(panels: Sequence[Any], ink: Ink, sizes: dict[str, Any]) -> None:
         y, low, high = (
             [1e3 * one[key] for one in part["seconds"]] for key in ("median", "low", "high")
         )
-        axes.fill_between(x, low, high, color=ink.lines[2], alpha=0.16, linewidth=0)
+        axes.fill_between(x, low, high, color=ink.colours["blue"], alpha=0.16, linewidth=0)
         label = f"measured, slope {part['slope']:.2f}, upper half {part['upper_slope']:.2f}"
-        axes.plot(x, y, color=ink.lines[2], marker=MARKERS[2], linewidth=2, label=label)
+        axes.plot(x, y, color=ink.colours["blue"], marker="o", linewidth=2, label=label)
         line = [y[-1] * value / x[-1] for value in x]
         axes.plot(x, line, ":", color=ink.bound, linewidth=1.5, label="slope 1")
         axes.set(xscale="log", yscale="log", xlabel=f"number of {name}", ylabel="ms")
