@@ -1,0 +1,121 @@
+"""The report of a folder that `fsam reproduce` filled: page, Markdown, figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.paper.chapters.chapter import Chapter, chapter
+from friendly_sam.lab.paper.chapters.html import Book, render, verdict_text
+from friendly_sam.lab.paper.chapters.markdown import markdown
+from friendly_sam.lab.paper.chapters.theorems import theory_chapter
+from friendly_sam.lab.paper.chapters.tuned import tuned_chapter
+from friendly_sam.lab.paper.experiment import SCALES, Scale
+from friendly_sam.lab.paper.experiments import EXPERIMENTS, experiment
+from friendly_sam.lab.paper.experiments.scales import COMMON, TUNING
+from friendly_sam.lab.paper.printed import source
+from friendly_sam.lab.paper.reproduction_folder import damaged, read_requests
+from friendly_sam.lab.paper.results import collect
+from friendly_sam.lab.paper.tuned_record import as_json
+from friendly_sam.lab.paper.tuning import search, settled
+from friendly_sam.lab.plotting.canvas import Kind
+from friendly_sam.lab.plotting.panels import draw_panels
+
+KINDS: tuple[Kind, ...] = ("svg", "png", "pdf")
+LEADS: dict[Scale, str] = {
+    "paper": "The published recipes.",
+    "small": "Real images on a CPU, far smaller than the paper's setting: what holds here supports "
+    "the paper, what does not hold here does not refute it.",
+    "mini": "scikit-learn's digits, embedded, minutes on a CPU: what holds here supports the "
+    "paper, what does not hold here does not refute it.",
+}
+FOOTER = (
+    "Runs of one seed share images, wrong labels, initial weights and order. Differences are "
+    "paired by seed, with the 95 % t-interval in brackets. A claim holds where every interval "
+    "speaks for it, does not hold where one speaks against it, and is undecided otherwise or with "
+    "fewer than 3 seeds. Dots are single runs. Settings are chosen on validation images, never "
+    "on the test. The intervals are not corrected for their number: of twenty, one errs by chance; "
+    "p-values are, where they are given (Holm)."
+)
+
+
+def write_report(folder: Path) -> tuple[Path, str]:
+    """Write page, Markdown, records and figures; return the page and a summary to print."""
+    book = read_book(folder)
+    write_atomically(folder / "index.html", render(book))
+    figures = _write_figures(folder / "figures", book)
+    write_atomically(folder / "results.md", markdown(book, figures))
+    write_atomically(folder / "records.jsonl", _records(book))
+    for record in (found.record for found in book.chapters if found.record is not None):
+        write_atomically(folder / f"{record.experiment}.json", as_json(record))
+    width = max((len(c.experiment.name) for c in book.chapters), default=0)
+    lines = [
+        f"{c.experiment.name:<{width}}  {verdict_text(j):<22}  {j.text}"
+        for c in book.chapters
+        for j in c.judgements
+    ]
+    return folder / "index.html", "\n".join(lines)
+
+
+def read_book(folder: Path) -> Book:
+    """Read the records of every experiment that was asked for."""
+    notes = read_requests(folder)
+    if notes["scale"] not in SCALES or not set(notes["rows"]) <= set(EXPERIMENTS):
+        raise damaged(folder)
+    scale: Scale = notes["scale"]
+    chapters: list[Chapter] = []
+    for name, asked in notes["rows"].items():
+        found = experiment(name)
+        command = str(asked.get("command", f"fsam reproduce {name} --scale {scale}"))
+        if found.drawing == "theory":
+            chapters.append(theory_chapter(found, scale, folder, command))
+        else:
+            runs = folder / "runs"
+            results = collect(settled(found, scale, runs), scale, runs, asked.get("seeds"))
+            if found.tuning is None:
+                chapters.append(chapter(results, command))
+            else:
+                searched = collect(search(found), scale, runs)
+                chapters.append(tuned_chapter(results, searched, command))
+    return Book(
+        title=f"Friendly-SAM, experiment by experiment: scale {scale}",
+        lead=LEADS[scale],
+        setting=COMMON[scale] if scale == "paper" else f"{COMMON[scale]} {TUNING}",
+        source=source(),
+        chapters=chapters,
+        footer=FOOTER,
+    )
+
+
+def _records(book: Book) -> str:
+    """Return one line per run: what every number of the report can be computed from again."""
+    lines = {
+        run.folder.name: json.dumps(
+            {
+                "run": run.folder.name,
+                "seed": run.config.seed,
+                **{name: round(value, 4) for name, value in run.metrics[-1].items()},
+                "train_seconds": round(sum(run.series("seconds")), 2),
+                "commit": run.environment.get("starts", [{}])[-1].get("commit"),
+            }
+        )
+        for found in book.chapters
+        for run in found.runs
+    }
+    return "".join(f"{line}\n" for _, line in sorted(lines.items()))
+
+
+def _write_figures(folder: Path, book: Book) -> dict[str, list[str]]:
+    """Write each experiment's figure as SVG, PNG and PDF; return the SVGs' paths from the page."""
+    folder.mkdir(exist_ok=True)
+    paths: dict[str, list[str]] = {}
+    for found in book.chapters:
+        name = found.experiment.name
+        if found.panels:
+            for kind in KINDS:
+                write_atomically(folder / f"{name}.{kind}", draw_panels(found.panels, kind))
+            paths[name] = [f"figures/{name}.svg"]
+        if found.figures:
+            paths[name] = [f"figures/{path.name}" for path, _ in found.figures]
+    return paths

@@ -1,0 +1,232 @@
+"""The paper's claims as declared comparisons: data in, verdict out, nothing by hand.
+
+Each claim gives differences paired by seed (runs of one seed share initial weights, order,
+subset and wrong labels), oriented so that a positive one speaks for the paper. It holds
+where every 95 % interval lies above 0, does not hold where one lies below 0, and is
+undecided otherwise, or with fewer than 3 seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from friendly_sam.lab.paper.results import Measured, Results, Scores
+from friendly_sam.lab.statistics import Difference, paired_difference
+
+FEWEST_SEEDS = 3
+Verdict = Literal["holds", "does not hold", "undecided", "not run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One paired difference."""
+
+    label: str
+    """What is compared, and where."""
+    difference: Difference | None
+    """`None`: fewer than two seeds."""
+    n: int = 0
+    """Seeds that both sides have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """A claim with its verdict."""
+
+    text: str
+    verdict: Verdict
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def n(self) -> int:
+        """Return the smallest number of seeds."""
+        return min((c.n for c in self.comparisons if c.n), default=0)
+
+    @property
+    def tally(self) -> str:
+        """Count the intervals for, against and across 0; empty where there is one at most."""
+        found = [c.difference for c in self.comparisons if c.difference and c.n >= FEWEST_SEEDS]
+        if len(self.comparisons) < 2 or not found:
+            return ""
+        speaks_for = sum(difference.low > 0 for difference in found)
+        against = sum(difference.high < 0 for difference in found)
+        return f"{speaks_for} for, {against} against, of {len(self.comparisons)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of the paper, and how to compare what was measured."""
+
+    text: str
+    compare: Callable[[Results], list[Comparison]]
+
+    def judge(self, results: Results) -> Judgement:
+        """Return the verdict."""
+        comparisons = tuple(self.compare(results))
+        return Judgement(text=self.text, verdict=decide(comparisons), comparisons=comparisons)
+
+
+def decide(comparisons: Sequence[Comparison]) -> Verdict:
+    """Turn differences into a verdict."""
+    if not any(c.n for c in comparisons):
+        return "not run"
+    enough = [c.difference for c in comparisons if c.difference and c.n >= FEWEST_SEEDS]
+    if any(difference.high < 0 for difference in enough):
+        return "does not hold"
+    if len(enough) == len(comparisons) and all(difference.low > 0 for difference in enough):
+        return "holds"
+    return "undecided"
+
+
+def _compared(
+    label: str, first: Scores | None, second: Scores | None, margin: float = 0.0
+) -> Comparison:
+    """Compare two sides over the seeds that both have: first + margin - second."""
+    first = {seed: value + margin for seed, value in (first or {}).items()}
+    second = second or {}
+    n = len(first.keys() & second.keys())
+    return Comparison(label=label, difference=paired_difference(first, second), n=n)
+
+
+def _scores(cell: Measured | None, metric: str) -> Scores | None:
+    return None if cell is None else cell.scores(metric)
+
+
+def beats(
+    first: str,
+    second: str,
+    *,
+    text: str = "",
+    metric: str = "test_accuracy",
+    lower: bool = False,
+    panels: Sequence[str] | None = None,
+    margin: float = 0.0,
+) -> Claim:
+    """Claim that one method is better than another in every panel, each at its chosen x.
+
+    Args:
+        first: the better one, they say.
+        second: the other.
+        text: the claim in words.
+        metric: what is compared.
+        lower: a lower value is better.
+        panels: where (default: everywhere that has both).
+        margin: count the first as better even when it is this much worse.
+    """
+
+    def compare(results: Results) -> list[Comparison]:
+        comparisons = []
+        both = {
+            p
+            for p in results.panels()
+            if {first, second} <= {c.cell.method for c in results.cells if c.cell.panel == p}
+        }
+        for panel in results.panels():
+            if panel not in (panels or both):
+                continue
+            good = _scores(results.chosen(panel, first), metric)
+            bad = _scores(results.chosen(panel, second), metric)
+            pair = (bad, good) if lower else (good, bad)
+            label = f"{panel}: {first} - {second}" if not lower else f"{panel}: {second} - {first}"
+            label += f", plus {margin:g}" if margin else ""
+            comparisons.append(_compared(label, *pair, margin))
+        return comparisons
+
+    return Claim(text=text or f"{first} beats {second}", compare=compare)
+
+
+def beats_at_each(first: str, second: str, *, text: str, at: float | None = None) -> Claim:
+    """Claim that one method is better than another at every x (or at one)."""
+
+    def compare(results: Results) -> list[Comparison]:
+        comparisons = []
+        for panel in results.panels():
+            for x in _asked(results, panel, first):
+                if x in _asked(results, panel, second) and (at is None or x == at):
+                    good, bad = results.at(panel, first, x), results.at(panel, second, x)
+                    pair = _scores(good, "test_accuracy"), _scores(bad, "test_accuracy")
+                    label = f"{panel}, {x:g}: {first} - {second}"
+                    comparisons.append(_compared(label, *pair))
+        return comparisons
+
+    return Claim(text=text, compare=compare)
+
+
+def gain_grows(first: str, second: str, *, text: str) -> Claim:
+    """Claim that the lead of one method over another is larger at the largest x than the least."""
+
+    def compare(results: Results) -> list[Comparison]:
+        comparisons = []
+        for panel in results.panels():
+            shared = _shared(results, panel, first, second)
+            asked = _asked(results, panel, first)
+            most: Scores = {}
+            least: Scores = {}
+            if shared and (shared[0], shared[-1]) == (asked[0], asked[-1]):
+                most = _lead(results, panel, first, second, shared[-1])
+                least = _lead(results, panel, first, second, shared[0])
+            label = f"{panel}: lead of {first} at {asked[-1]:g} minus at {asked[0]:g}"
+            comparisons.append(_compared(label, most, least))
+        return comparisons
+
+    return Claim(text=text, compare=compare)
+
+
+def less_sensitive(first: str, second: str, *, text: str) -> Claim:
+    """Claim that one method loses less from its chosen x to the largest one than another does."""
+
+    def compare(results: Results) -> list[Comparison]:
+        comparisons = []
+        for panel in results.panels():
+            losses = _loss(results, panel, second), _loss(results, panel, first)
+            label = f"{panel}: loss of {second} at the largest radius minus loss of {first}"
+            comparisons.append(_compared(label, *losses))
+        return comparisons
+
+    return Claim(text=text, compare=compare)
+
+
+def falls(method: str, *, text: str) -> Claim:
+    """Claim that a method is worse at the largest x than at the least."""
+
+    def compare(results: Results) -> list[Comparison]:
+        comparisons = []
+        for panel in results.panels():
+            asked = _asked(results, panel, method)
+            least = _scores(results.at(panel, method, asked[0]), "test_accuracy")
+            largest = _scores(results.at(panel, method, asked[-1]), "test_accuracy")
+            label = f"{panel}: {method} at {asked[0]:g} minus at {asked[-1]:g}"
+            comparisons.append(_compared(label, least, largest))
+        return comparisons
+
+    return Claim(text=text, compare=compare)
+
+
+def _asked(results: Results, panel: str, method: str) -> list[float]:
+    """List the x that a curve should have."""
+    cells = [c.cell for c in results.cells if c.cell.panel == panel and c.cell.method == method]
+    return sorted(cell.x for cell in cells if cell.x is not None)
+
+
+def _shared(results: Results, panel: str, first: str, second: str) -> list[float]:
+    """List the x at which both methods have runs."""
+    found = [{c.cell.x for c in results.sweep(panel, m)} for m in (first, second)]
+    return sorted(x for x in found[0] & found[1] if x is not None)
+
+
+def _lead(results: Results, panel: str, first: str, second: str, x: float) -> Scores:
+    a, b = (_scores(results.at(panel, m, x), "test_accuracy") or {} for m in (first, second))
+    return {seed: a[seed] - b[seed] for seed in a.keys() & b.keys()}
+
+
+def _loss(results: Results, panel: str, method: str) -> Scores | None:
+    """Return by seed what a method loses from its chosen x to the largest."""
+    chosen = results.chosen(panel, method)
+    asked = _asked(results, panel, method)
+    last = results.at(panel, method, asked[-1]) if asked else None
+    if chosen is None or last is None:
+        return None
+    best, worst = chosen.scores(), last.scores()
+    return {seed: best[seed] - worst[seed] for seed in best.keys() & worst.keys()}

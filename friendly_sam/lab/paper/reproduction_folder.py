@@ -1,0 +1,55 @@
+"""The folder that `fsam reproduce` fills, and the file by which it is known.
+
+That file, `reproduce.json`, holds the scale, and of each experiment that was asked for the
+command and the number of seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import check_writable, write_atomically
+
+MARK = "reproduce.json"
+
+
+def is_reproduction(folder: Path) -> bool:
+    """Whether a folder was filled by `fsam reproduce`."""
+    return (folder / MARK).is_file()
+
+
+def claim_folder(folder: Path) -> None:
+    """Take a folder that is new, empty or ours; refuse one with files of somebody else."""
+    check_writable(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not is_reproduction(folder):
+        raise LabError(
+            f"{folder} holds files that `fsam reproduce` did not write; choose another --output"
+        )
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    if not is_reproduction(folder):
+        write_requests(folder, {"scale": folder.name, "rows": {}})
+
+
+def read_requests(folder: Path) -> dict[str, Any]:
+    """Read what was asked for: `scale`, and `rows` by the name of the experiment."""
+    path = folder / MARK
+    try:
+        requests = json.loads(path.read_text(encoding="utf-8"))
+        return {"scale": str(requests["scale"]), "rows": dict(requests["rows"])}
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(folder) from error
+
+
+def write_requests(folder: Path, requests: dict[str, Any]) -> None:
+    """Write what was asked for."""
+    write_atomically(folder / MARK, json.dumps(requests, indent=2) + "\n")
+
+
+def damaged(folder: Path) -> LabError:
+    """Return the error of a file that says what cannot be."""
+    return LabError(f"{folder / MARK} is damaged; delete it and start again (runs are kept)")

@@ -1,0 +1,165 @@
+"""The page "Which one should I use?": its tables, made of the records of tuned experiments.
+
+    python -m friendly_sam.lab.paper.which_method docs
+
+reads `docs/results/**/*.json` and rewrites what stands between the marks of `docs/which-method.md`;
+the rest of the page is written by hand and holds no result.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from friendly_sam.lab.paper.chapters.tuned import (
+    accuracy_table,
+    against_table,
+    caption,
+    with_interval,
+)
+from friendly_sam.lab.paper.comparisons import Against, compare
+from friendly_sam.lab.paper.tuned_record import Entry, TunedRecord, read_record
+from friendly_sam.lab.report.tables import Table, markdown_table
+
+BUDGETS = (1.0, 1.1, 2.0)
+"""Passes over the training images, times SGD's."""
+SITUATIONS = ("training from scratch", "fine-tuning", "wrong labels")
+MARK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+PAGE = "which-method.md"
+
+
+def read_records(docs: Path) -> dict[Path, TunedRecord]:
+    """Read every record below a folder of documentation."""
+    return {path: read_record(path) for path in sorted((docs / "results").rglob("*.json"))}
+
+
+def tasks(records: Iterable[TunedRecord]) -> list[TunedRecord]:
+    """Return one record per task: experiments of one scale and task share their runs."""
+    found: dict[tuple[str, str, str], TunedRecord] = {}
+    for record in records:
+        key = (record.situation, record.scale, record.task)
+        known = found.get(key)
+        names = set() if known is None else {entry.name for entry in known.entries}
+        new = [entry for entry in record.entries if entry.name not in names]
+        entries = [*(known.entries if known else []), *new]
+        done = {entry.name for entry in entries}
+        waiting = {**(known.waiting if known else {}), **record.waiting}
+        waiting = {name: cost for name, cost in waiting.items() if name not in done}
+        found[key] = replace(record, entries=entries, waiting=waiting)
+    return list(found.values())
+
+
+def affordable(record: TunedRecord, budget: float) -> tuple[Entry | None, list[Entry]]:
+    """Return the best base optimizer that a budget allows, by validation, and the methods."""
+    inside = [entry for entry in record.entries if entry.passes <= budget + 1e-9 and entry.last]
+    base = record.entries[0].method
+    rivals = [entry for entry in inside if entry.method == base]
+    rival = max(rivals, key=lambda entry: entry.chosen.validation or 0.0, default=None)
+    return rival, [entry for entry in inside if entry.method != base]
+
+
+def better_ones(record: TunedRecord, budget: float) -> tuple[Entry | None, list[Against]]:
+    """Return the rival, and all methods within the budget, by their lead over it."""
+    rival, methods = affordable(record, budget)
+    if rival is None:
+        return None, []
+    return rival, sorted(compare(methods, rival), key=lambda found: -found.difference.mean)
+
+
+def answers(records: Sequence[TunedRecord]) -> Table:
+    """Return the answer for each situation and budget."""
+    rows = []
+    for situation in SITUATIONS:
+        here = [record for record in tasks(records) if record.situation == situation]
+        if not here:
+            rows.append([situation, "any", "-", "not measured yet", "", "", ""])
+        for record in here:
+            rows += [_answer(record, budget) for budget in BUDGETS]
+    header = ["situation", "budget", "measured on", "answer", "lead over it", "also better"]
+    header.append("not measured yet")
+    return Table(header=header, rows=rows)
+
+
+def _answer(record: TunedRecord, budget: float) -> list[str]:
+    rival, found = better_ones(record, budget)
+    start = [record.situation, f"{budget:g}", f"{record.scale}: {record.task}"]
+    missing = _missing(record, budget) or "-"
+    if rival is None or not found:
+        return [*start, "not measured yet", "", "", missing]
+    better = [lead for lead in found if lead.verdict == "better"]
+    if not better:
+        nearest = found[0]
+        words = f"nothing beats the tuned {rival.name} ({with_interval(rival.last)} %)"
+        return [*start, words, f"highest: {nearest.entry.name}, {nearest}", "", missing]
+    best = better[0]
+    words = f"{best.entry.name}: {with_interval(best.entry.last)} % against "
+    words += f"{with_interval(rival.last)} % of the tuned {rival.name}"
+    others = ", ".join(f"{lead.entry.name} {lead.difference.mean:+.2f}" for lead in better[1:])
+    return [*start, words, str(best), others or "nothing else", missing]
+
+
+def _missing(record: TunedRecord, budget: float) -> str:
+    return ", ".join(name for name, cost in record.waiting.items() if cost <= budget + 1e-9)
+
+
+def sentence(records: Sequence[TunedRecord], budget: float = 1.1) -> str:
+    """Say in a sentence per task what a budget buys."""
+    lines = []
+    for record in tasks(records):
+        rival, found = better_ones(record, budget)
+        if rival is None or not found:
+            continue
+        where = f"{record.situation} ({record.scale}: {record.task}, n = {len(rival.last)})"
+        best = found[0]
+        if best.verdict == "better":
+            text = f"{best.entry.name}, with a radius of its own, beats the tuned {rival.name}: "
+            text += f"{best}, in points."
+        else:
+            text = f"stay with {rival.name} and tune it, nothing beats it; the highest is "
+            text += f"{best.entry.name}: {best}, in points."
+        missing = _missing(record, budget)
+        text += f" Not measured yet: {missing}." if missing else ""
+        lines.append(f"With a budget of {budget:g} times SGD's passes, {where}: {text}")
+    return "\n\n".join(lines) or "Not measured yet."
+
+
+def details(records: dict[Path, TunedRecord], docs: Path) -> str:
+    """Return tables and figure of every record."""
+    found = []
+    for path, record in records.items():
+        folder = path.parent.relative_to(docs).as_posix()
+        figure = path.parent / "figures" / f"{path.stem}.svg"
+        found.append(f"### `{record.experiment}` at scale {record.scale}: {record.task}")
+        if figure.is_file():
+            found.append(f"![Accuracy against cost]({folder}/figures/{path.stem}.svg)")
+        found += [markdown_table(accuracy_table(record)), "Difference from SGD, in points:"]
+        found += [markdown_table(against_table(record)), caption(record)]
+        if record.waiting:
+            found.append(f"Not measured yet: {', '.join(record.waiting)}.")
+        seeds = sorted(record.entries[0].last) if record.entries else []
+        trials = len(record.entries[0].trials) if record.entries else 0
+        found.append(
+            f"Command: `{record.command}`. Seeds {', '.join(map(str, seeds))}; {trials} trials "
+            f"each, with seeds {', '.join(map(str, record.search_seeds))}."
+        )
+    return "\n\n".join(found) or "Not measured yet."
+
+
+def fill(page: str, docs: Path) -> str:
+    """Return the page with everything between its marks made again."""
+    records = read_records(docs)
+    blocks = {
+        "answers": markdown_table(answers(list(records.values()))),
+        "sentence": sentence(list(records.values())),
+        "details": details(records, docs),
+    }
+    return MARK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n\n{found[3]}", page)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
+    path = folder / PAGE
+    path.write_text(fill(path.read_text(encoding="utf-8"), folder), encoding="utf-8")
