@@ -1,4 +1,7 @@
-"""Images for training: loaded by name or folder, subset, noised, augmented and batched."""
+"""Images by name: loading, subsets, label noise, augmentation and batches.
+
+May import `config` and what lies below it.
+"""
 
 from friendly_sam.lab.data.augment import Augmentation
 from friendly_sam.lab.data.batches import Batch, Batches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from torch import Tensor
 
-from friendly_sam.lab.data.pictures import open_picture, with_channels
+from friendly_sam.lab.data.pixels import open_picture, with_channels
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from friendly_sam.lab.data.augment import Augmentation
 from friendly_sam.lab.data.dataset import EncodedImages
-from friendly_sam.lab.data.pictures import fit_square, to_tensor
+from friendly_sam.lab.data.pixels import fit_square, to_tensor
 from friendly_sam.lab.data.randomness import generator_for
 
 if TYPE_CHECKING:

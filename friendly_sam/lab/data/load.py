@@ -17,9 +17,9 @@ from friendly_sam.lab.data.catalogue import (
 from friendly_sam.lab.data.dataset import ImageData
 from friendly_sam.lab.data.digits import load_digits
 from friendly_sam.lab.data.noise import NoiseFrom, symmetric_noise
-from friendly_sam.lab.data.part import Part, Shape
-from friendly_sam.lab.data.pictures import channels_of, open_picture
+from friendly_sam.lab.data.pixels import channels_of, open_picture
 from friendly_sam.lab.data.randomness import generator_for
+from friendly_sam.lab.data.selection import Selection, Shape
 from friendly_sam.lab.data.source import open_folder, open_hub
 from friendly_sam.lab.errors import did_you_mean
 
@@ -118,7 +118,7 @@ def load(
     )
 
 
-def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, Part]:
+def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, Selection]:
     if root is not None:
         sources = open_folder(Path(root).expanduser())
     elif info is not None:
@@ -131,12 +131,12 @@ def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, P
             f"unknown data set {name!r}{hint}; choose one of {', '.join(DATASETS)}, "
             "a hub name owner/name, or give root, a local folder"
         )
-    return {split: Part.whole(split, source) for split, source in sources.items()}
+    return {split: Selection.whole(split, source) for split, source in sources.items()}
 
 
 def _roles(
-    name: str, parts: dict[str, Part], info: DatasetInfo | None
-) -> tuple[Part, Part | None, Part]:
+    name: str, parts: dict[str, Selection], info: DatasetInfo | None
+) -> tuple[Selection, Selection | None, Selection]:
     """Choose which stored split is trained on, validated on and tested on."""
     train, validation, test = (parts.get(split) for split in ("train", "validation", "test"))
     if info is not None and info.test_split == "validation" and validation is not None:
@@ -149,7 +149,9 @@ def _roles(
     return train, validation, test
 
 
-def _class_names(train: Part, parts: Sequence[Part], info: DatasetInfo | None) -> tuple[str, ...]:
+def _class_names(
+    train: Selection, parts: Sequence[Selection], info: DatasetInfo | None
+) -> tuple[str, ...]:
     """Take the names that the data gives; else number the classes."""
     if train.source.class_names is not None:
         return train.source.class_names
@@ -158,7 +160,7 @@ def _class_names(train: Part, parts: Sequence[Part], info: DatasetInfo | None) -
 
 
 def _shape(
-    train: Part, info: DatasetInfo | None, image_size: int | None, in_memory: bool | None
+    train: Selection, info: DatasetInfo | None, image_size: int | None, in_memory: bool | None
 ) -> Shape:
     """Decide size, channels and place by what was asked for and by the first training image."""
     rows = train.source.rows
@@ -202,7 +204,7 @@ def _check_room(argument: str, size: int, room: int, where: str) -> None:
         raise ValueError(f"{argument} must be at most {room}, what the {where} has, got {size}")
 
 
-def _check_labels(part: Part, classes: int) -> None:
+def _check_labels(part: Selection, classes: int) -> None:
     wrong = ((part.labels < 0) | (part.labels >= classes)).nonzero()
     if len(wrong):
         row = int(wrong[0])

@@ -1,1 +1,4 @@
-"""Reports: statistics, pictures and pages made from run folders, and from nothing else."""
+"""Tables and pages of any runs, made from their folders and nothing else.
+
+May import `plotting`, `records` and what lies below them.
+"""

@@ -9,7 +9,10 @@ from html import escape
 from pathlib import Path
 
 from friendly_sam.lab.files import write_atomically
-from friendly_sam.lab.report.plots import Chart, draw
+from friendly_sam.lab.plotting.canvas import Figure, Kind
+from friendly_sam.lab.plotting.palette import Theme
+from friendly_sam.lab.plotting.panels import Panel, draw_chart
+from friendly_sam.lab.report.tables import Table, html_table
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --ground: #ffffff; --line: #d0d7de;
@@ -32,22 +35,19 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows of text under headings."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+KINDS: tuple[Kind, ...] = ("png", "svg")
+THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading with a table, a chart and words, each if it is there."""
+    """A heading with words, a chart, a figure and a table, each if it is there."""
 
     title: str
     text: str = ""
     table: Table | None = None
-    chart: Chart | None = None
+    chart: Panel | None = None
+    figure: Figure | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    """Give the page as HTML; every text in it is escaped."""
+    """Return the page as HTML; every text in it is escaped."""
     body = [f"<h1>{escape(page.title)}</h1>"]
     if page.lead:
         body.append(f'<p class="lead">{escape(page.lead)}</p>')
@@ -71,53 +71,64 @@ def render(page: Page) -> str:
         if section.text:
             body.append(f"<p>{escape(section.text)}</p>")
         if section.chart is not None:
-            body.append(_figure(section.chart))
+            body.append(_chart(section.chart))
+        if section.figure is not None:
+            body.append(_figure(section.figure))
         if section.table is not None:
-            body.append(_table(section.table))
+            body.append(html_table(section.table))
         body.append("</section>")
     if page.footer:
         body.append(f"<footer>{escape(page.footer)}</footer>")
+    return document(page.title, _STYLE, body)
+
+
+def document(title: str, style: str, body: Sequence[str]) -> str:
+    """Return a whole HTML document; `body` is HTML, the title is escaped."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(page.title)}</title><style>{_STYLE}</style></head>\n<body>"
+        f"<title>{escape(title)}</title><style>{style}</style></head>\n<body>"
         + "\n".join(body)
         + "</body></html>\n"
     )
 
 
 def write(page: Page, path: Path) -> list[Path]:
-    """Write the page, and each chart beside it as PNG and SVG; give all paths."""
+    """Write the page, and each chart and figure beside it as PNG and SVG; return all paths."""
     path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path]
     write_atomically(path, render(page))
     charts = [section.chart for section in page.sections if section.chart is not None]
     for number, chart in enumerate(charts, start=1):
         stem = path.stem if len(charts) == 1 else f"{path.stem}-{number}"
-        for kind in ("png", "svg"):
+        for kind in KINDS:
             target = path.with_name(f"{stem}.{kind}")
-            write_atomically(target, draw(chart, kind=kind))
+            write_atomically(target, draw_chart(chart, kind))
+            paths.append(target)
+    for figure in [section.figure for section in page.sections if section.figure is not None]:
+        for kind in KINDS:
+            target = path.with_name(f"{path.stem}-{figure.name}.{kind}")
+            write_atomically(target, figure.draw(kind))
             paths.append(target)
     return paths
 
 
-def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+def _chart(chart: Panel) -> str:
+    light, dark = (draw_chart(chart, "svg", theme) for theme in THEMES)
+    return _picture(light, dark, chart.description or chart.title, (7.2, 4.4))
 
 
-def _figure(chart: Chart) -> str:
-    light, dark = (_uri(draw(chart, kind="svg", theme=theme)) for theme in ("light", "dark"))
-    text = escape(chart.description or chart.title, quote=True)
+def _figure(figure: Figure) -> str:
+    light, dark = (figure.draw("svg", theme) for theme in THEMES)
+    return _picture(light, dark, figure.alt, figure.size)
+
+
+def _picture(light: bytes, dark: bytes, alt: str, size: tuple[float, float]) -> str:
+    width, height = (round(160 * side) for side in size)
     return (
-        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{text}" width="1152" height="704"></picture></figure>'
+        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{_uri(dark)}">'
+        f'<img src="{_uri(light)}" alt="{escape(alt, quote=True)}" width="{width}" '
+        f'height="{height}"></picture></figure>'
     )
 
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from friendly_sam.lab.config.identity import FREE
+from friendly_sam.lab.config.resolve import label
+from friendly_sam.lab.config.yaml import flatten
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.methods import label
-from friendly_sam.lab.parsing import FREE, flatten
-from friendly_sam.lab.records import Run, is_run, read_run
-from friendly_sam.lab.report.page import Page, Section, Table
-from friendly_sam.lab.report.plots import Chart, Series
-from friendly_sam.lab.report.statistics import paired_difference, summarize
+from friendly_sam.lab.plotting.panels import Panel, Series
+from friendly_sam.lab.records.run import Run, is_run, read_run
+from friendly_sam.lab.report.page import Page, Section
+from friendly_sam.lab.report.tables import Table
+from friendly_sam.lab.statistics import paired_difference, summarize
 
 _SHORT = {"data.name": "", "model.name": "", "data.label_noise": "noise", "base.name": ""}
 """How settings are called in a group's name; empty: the value says it all."""
@@ -22,7 +24,7 @@ _SHORT = {"data.name": "", "model.name": "", "data.label_noise": "noise", "base.
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Runs that differ in nothing but the seed, one a seed, all finished or all as far."""
+    """Runs that differ in nothing but the seed, one per seed, all finished or all as far."""
 
     name: str
     family: str
@@ -31,7 +33,7 @@ class Group:
     """Further runs of a seed that is there already, left out."""
 
     def by_seed(self, metric: str) -> dict[int, float]:
-        """Give the last value of a metric for each seed."""
+        """Return the last value of a metric for each seed."""
         return {run.config.seed: run.final(metric) for run in self.runs if run.series(metric)}
 
 
@@ -50,7 +52,7 @@ Settings = tuple[tuple[str, str], ...]
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Gather runs by settings, and name each group by the settings that tell them apart.
+    """Gather runs by settings, and name each group by the settings in which they differ.
 
     Runs that did not finish are never gathered with finished ones. Of several runs of one seed
     the first counts.
@@ -74,7 +76,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def _telling(run: Run, runs: Sequence[Run]) -> set[str]:
-    """Give the settings that runs differ in, but those that the other's method does not have."""
+    """Return the settings that runs differ in, but those that the other's method does not have."""
     own, told = flatten(run.config), set()
     for other in runs:
         same_method = label(other.config) == label(run.config)
@@ -92,14 +94,14 @@ def _progress(run: Run) -> str:
 
 
 def _name(run: Run, telling: set[str]) -> str:
-    parts = [label(run.config)]
+    words = [label(run.config)]
     for key, value in flatten(run.config).items():
         free = key in FREE or key in ("method.name", "seed")
         free |= key == "base.name" and run.config.method.name == "base"  # the label says it
         if key in telling and not free and value is not None:
             short = _SHORT.get(key, key.split(".")[-1])
-            parts.append(f"{short}={_show(value)}" if short else _show(value))
-    return " ".join(parts)
+            words.append(f"{short}={_show(value)}" if short else _show(value))
+    return " ".join(words)
 
 
 def _show(value: Any) -> str:
@@ -140,7 +142,7 @@ _FOOTER = (
 
 
 def _table(groups: Sequence[Group]) -> Table:
-    header = ["runs", "n", "test accuracy, %", "best, %", "train loss", "s an epoch"]
+    header = ["runs", "n", "test accuracy, %", "best, %", "train loss", "s per epoch"]
     first = next((group for group in groups if group.runs[0].finished), None)
     differences = [
         paired_difference(group.by_seed("test_accuracy"), first.by_seed("test_accuracy"))
@@ -169,14 +171,12 @@ def _table(groups: Sequence[Group]) -> Table:
     return Table(header=header, rows=rows)
 
 
-def _curves(groups: Sequence[Group], metric: str, title: str, unit: str) -> Chart:
-    families = [group.family for group in groups]
+def _curves(groups: Sequence[Group], metric: str, title: str, unit: str) -> Panel:
     series = []
     for group in groups:
         lines = [run.series(metric) for run in group.runs if run.series(metric)]
         shared = min(len(line) for line in lines)
         points = [summarize([line[epoch] for line in lines]) for epoch in range(shared)]
-        unique = families.count(group.family) == 1
         series.append(
             Series(
                 label=group.name,
@@ -184,10 +184,10 @@ def _curves(groups: Sequence[Group], metric: str, title: str, unit: str) -> Char
                 y=[point.mean for point in points],
                 error=[point.std for point in points] if len(lines) > 1 else None,
                 points=shared == 1,
-                family=group.family if unique else group.name,
+                family=group.family,
             )
         )
-    return Chart(
+    return Panel(
         title=title,
         x_label="epoch",
         y_label=unit,

@@ -1,0 +1,54 @@
+"""The settings of a run from a command line: a preset, a file, and what overrides them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.config.presets import preset
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.yaml import config_parser, from_arguments, from_yaml
+from friendly_sam.lab.records.run import is_run
+
+
+def settings(
+    arguments: Sequence[str], *, own: Sequence[str] = (), resume: bool = False, **help_texts: str
+) -> RunConfig:
+    """Read the settings of a run from a command line: a preset, a file, and what overrides them.
+
+    Args:
+        arguments: what follows the command's own options.
+        own: those options, to be suggested for one that is misspelt.
+        resume: whether the settings may be those of the run in `--output`.
+        help_texts: `prog`, `usage`, `description` and `epilog` of the help.
+    """
+    first = Parser(prog=help_texts.get("prog"), add_help=False, allow_abbrev=False)
+    first.add_argument("--preset")
+    options, rest = first.parse_known_args(list(arguments))
+    start = _start(options.preset, resume, rest)
+    parser = config_parser(start, formatter_class=_formatter(), **help_texts)
+    return from_arguments(rest, parser, ("--preset", *own))
+
+
+def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
+    """Return the settings to start from."""
+    if name is not None:
+        return preset(name)
+    named_config = any(argument.split("=")[0] == "--config" for argument in rest)
+    first = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
+    first.add_argument("--output", type=Path)
+    folder = first.parse_known_args(list(rest))[0].output
+    if resume and not named_config and folder is not None and is_run(folder):
+        return from_yaml(folder / "config.yaml")
+    return RunConfig()
+
+
+def _formatter() -> type[argparse.HelpFormatter]:
+    from jsonargparse import DefaultHelpFormatter
+
+    class Formatter(argparse.RawDescriptionHelpFormatter, DefaultHelpFormatter):
+        """Help that keeps the line breaks of description and examples."""
+
+    return Formatter

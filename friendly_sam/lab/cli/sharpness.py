@@ -1,0 +1,94 @@
+"""`fsam sharpness`: how sharp the minima of recorded runs are, side by side."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.errors import LabError
+
+EXAMPLE = """\
+examples:
+  fsam sharpness runs/digits-mlp-sgd runs/digits-mlp-sam runs/digits-mlp-fsam
+  fsam sharpness runs --images 1000 --output sharpness.html
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Measure runs and write the page; return the exit code."""
+    options = _parse(arguments)
+    from friendly_sam.lab.files import check_page
+    from friendly_sam.lab.report.runs import find_runs
+    from friendly_sam.lab.report.tables import plain_table
+    from friendly_sam.lab.runner.progress import TaskProgress
+    from friendly_sam.lab.sharpness.landscape import landscape, path_between
+    from friendly_sam.lab.sharpness.page import LEGEND, Measured, write_page
+    from friendly_sam.lab.sharpness.spectrum import measure
+
+    check_page(options.output)
+    runs = find_runs(options.runs)
+    measured = []
+    for number, found in enumerate(runs, start=1):
+        name = f"[{number}/{len(runs)}] {found.folder.name}"
+        with TaskProgress(f"{name}: spectrum") as bar:
+            spectrum = measure(
+                found.folder,
+                data_size=options.images,
+                tolerance=options.tolerance,
+                mode=options.mode,
+                progress=bar,
+            )
+        with TaskProgress(f"{name}: landscape") as bar:
+            around = landscape(
+                found.folder,
+                rho=options.rho,
+                data_size=options.images,
+                grid=options.grid,
+                extent=options.extent,
+                mode=options.mode,
+                progress=bar,
+            )
+        path = None
+        if number > 1:
+            path = path_between(runs[0].folder, found.folder, data_size=options.images)
+        measured.append(Measured(run=found, spectrum=spectrum, landscape=around, path=path))
+    paths, table, sentence = write_page(measured, options.output)
+    print(plain_table(table))
+    print(f"\n{LEGEND}\n\n{sentence}\n\nPage: {paths[0]} (figures beside it: {len(paths) - 1})")
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="fsam sharpness",
+        description="How sharp the minima of recorded runs are: Hessian spectrum, loss rises, "
+        "landscape.\nWhat was measured is kept in each run's folder and not measured again.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
+    add("--output", type=Path, default=Path("sharpness.html"), help="the page")
+    add("--images", type=int, default=2000, help="training images to use (default 2000)")
+    add("--rho", type=float, default=0.1, help="radius of the rises (default 0.1)")
+    add("--tolerance", type=float, default=1e-3, help="of the eigenvalues (default 0.001)")
+    add("--grid", type=int, default=11, help="points a side of the plane (default 11)")
+    add("--extent", type=float, default=1.0, help="how far to look, in filter norms (default 1)")
+    add(
+        "--mode",
+        choices=("evaluation", "batch"),
+        default="evaluation",
+        help="BatchNorm with running statistics (default) or with those of each batch",
+    )
+    options = parser.parse_args(arguments)
+    for name, least in (("images", 1), ("grid", 3)):
+        if getattr(options, name) < least:
+            raise LabError(f"--{name} must be at least {least}, got {getattr(options, name)}")
+    for name in ("rho", "tolerance", "extent"):
+        value = getattr(options, name)
+        if not 0 < value < float("inf"):
+            raise LabError(f"--{name} must be greater than 0, got {value:g}")
+    return options

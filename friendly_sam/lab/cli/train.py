@@ -1,0 +1,54 @@
+"""`fsam train`: train one run, or go on with one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.cli.run_settings import settings
+from friendly_sam.lab.config.resolve import resolve
+
+_USAGE = "fsam train [--preset NAME] [--config FILE] [--resume] [--SETTING VALUE ...]"
+
+_DESCRIPTION = """\
+Train a network and keep the records in a folder.
+
+--preset NAME starts from a preset of `fsam list presets`, --config FILE from a YAML file;
+settings named below override both. --resume goes on with the run in --output, bit for bit;
+without a preset or a file, the settings are those of that run.
+"""
+
+_EXAMPLE = """\
+examples:
+  fsam train --preset digits-mlp-fsam
+  fsam train --preset cifar10-resnet18-fsam --data.root ~/cifar10 --seed 1 --output runs/first
+  fsam train --resume --output runs/first
+  torchrun --nproc-per-node 2 -m friendly_sam.lab train --preset cifar10-resnet18-fsam
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Train one run, or go on with one."""
+    first = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
+    first.add_argument("--resume", action="store_true")
+    options, rest = first.parse_known_args(list(arguments))
+    config = resolve(
+        settings(
+            rest,
+            own=("--resume",),
+            resume=options.resume,
+            prog="fsam train",
+            usage=_USAGE,
+            description=_DESCRIPTION,
+            epilog=_EXAMPLE,
+        )
+    )
+    from friendly_sam.lab.runner.progress import RunProgress
+    from friendly_sam.lab.training.trainer import train
+
+    with RunProgress(config) as progress:
+        folder = train(config, resume=options.resume, listener=progress)
+    if os.environ.get("RANK", "0") == "0":
+        print(f"finished: {folder}")
+    return 0

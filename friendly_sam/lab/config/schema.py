@@ -1,0 +1,298 @@
+"""A run as one value: frozen dataclasses, validated when they are made.
+
+`None` in a field that depends on the method means "the method's own default"; those are
+filled in by `friendly_sam.lab.config.resolve.resolve`, in one place, before anything runs, so
+that the `config.yaml` of a run holds every value it used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from friendly_sam.lab.config.methods import METHODS, unknown_method
+
+
+def _number(name: str, value: float | None, low: float, high: float = math.inf) -> None:
+    """Refuse a number outside [low, high], naming field, value and bound."""
+    if value is None or (low <= value <= high and math.isfinite(value)):
+        return
+    bound = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
+    raise ValueError(f"{name} must be {bound}, got {value}")
+
+
+def _positive(name: str, value: float | None) -> None:
+    """Refuse zero, negative numbers and infinities."""
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be greater than 0, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which images, how many of them, and what is done to them."""
+
+    name: str = "digits"
+    """A data set of `fsam list`, or a Hugging Face hub name."""
+    root: str | None = None
+    """A local folder (parquet or images) to read instead of downloading."""
+    train_size: int | None = None
+    """Train on this many images, chosen by the seed (null: all)."""
+    validation_size: int = 0
+    """Hold this many training images out for validation."""
+    test_size: int | None = None
+    """Test on this many images (null: all)."""
+    image_size: int | None = None
+    """Resize images to this many pixels a side (null: the data set's own)."""
+    classes: tuple[int, ...] | None = None
+    """Keep these classes only (null: all); they become 0, 1, ... in this order."""
+    label_noise: float = 0.0
+    """Share of training labels that are replaced, from 0 to 1."""
+    noise_from: Literal["all", "others"] = "all"
+    """Draw replaced labels from all classes (the authors' way) or only from the others."""
+    batch_size: int = 128
+    """Images of one training step, over all processes and micro-batches together."""
+    flip: bool = False
+    """Mirror training images at random."""
+    crop_padding: int = 0
+    """Pad by this many pixels and crop back at random (0: off)."""
+    cutout: int = 0
+    """Blank out a square of this many pixels a side (0: off)."""
+    cutout_probability: float = 0.5
+    """How often an image gets its cutout (0.5 in the authors' code)."""
+    drop_last: bool = False
+    """Leave out an epoch's last batch when it is smaller than the others."""
+    workers: int = 0
+    """Processes that decode images (large images only)."""
+    in_memory: bool | None = None
+    """Keep the images in memory as bytes (null: when they are small)."""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("data.name must name a data set, got an empty string")
+        _number("data.train_size", self.train_size, 1)
+        _number("data.validation_size", self.validation_size, 0)
+        _number("data.test_size", self.test_size, 1)
+        _number("data.image_size", self.image_size, 1)
+        _number("data.label_noise", self.label_noise, 0, 1)
+        _number("data.batch_size", self.batch_size, 1)
+        _number("data.crop_padding", self.crop_padding, 0)
+        _number("data.cutout", self.cutout, 0)
+        _number("data.cutout_probability", self.cutout_probability, 0, 1)
+        _number("data.workers", self.workers, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Which network, and where its first weights come from."""
+
+    name: str = "mlp"
+    """A network of `fsam list`, `hf:<name or folder>` or `timm:<name>`."""
+    weights: str | None = None
+    """Start from this checkpoint (a file, or a run's folder); a head of another size stays new."""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("model.name must name a network, got an empty string")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodConfig:
+    """How the perturbation of each step is found (null: the method's default)."""
+
+    name: str = "fsam"
+    """A method of `fsam list`; `base` is the base optimizer alone."""
+    rho: float | None = None
+    """Radius of the perturbation."""
+    sigma: float | Literal["projection"] | None = None
+    """F-SAM: how much of the EMA of gradients is subtracted (or the projection on it)."""
+    decay: float | None = None
+    """F-SAM: decay (the paper's lambda) of the EMA of gradients."""
+    variant: Literal["paper", "authors", "debiased"] | None = None
+    """F-SAM: how the EMA starts, and which one is subtracted."""
+    eta: float | None = None
+    """ASAM: added to |w|; FisherSAM: weight of the squared gradient."""
+    only: str | None = None
+    """ASAM: scale only parameters whose name contains this (SamsungLabs: `weight`)."""
+    average: Literal["full", "bf16"] = "full"
+    """F-SAM: the precision that the EMA of gradients is kept in."""
+    layers: Literal["all", "norm", "last"] = "all"
+    """Which layers are perturbed: all, those of normalisation (SAM-ON), or the last one."""
+    theta: float | None = None
+    """VaSSO: weight of the new gradient in the EMA."""
+    alpha: float | None = None
+    """GSAM: weight of the surrogate gap; LookSAM: weight of the component that is reused."""
+    gamma: float | None = None
+    """WSAM: weight of the sharpness (0.5 is SAM)."""
+    every: int | None = None
+    """Perturb on every k-th step only (null: LookSAM 5, the others 1)."""
+    start: float | None = None
+    """Perturb from this step on; below 1 it is a share of training (0.75: the last quarter)."""
+    probability: float | None = None
+    """Perturb on each step with this probability."""
+    ascent_batches: int = 1
+    """Compute the ascent gradient on a batch k times as large, around the step's own."""
+    ascent_fraction: float = 1.0
+    """Compute the ascent gradient on this share of the step's batch (1/8: an eighth of a pass)."""
+    sync_ascent: bool = True
+    """Several processes: one common perturbation (true) or each its own (m-sharpness)."""
+    replay_rng: bool = False
+    """Return both passes of a step the same dropout masks."""
+
+    def __post_init__(self) -> None:
+        if self.name not in METHODS:
+            raise ValueError(f"method.name: {unknown_method(self.name)}")
+        _number("method.rho", self.rho, 0)
+        if not isinstance(self.sigma, str):
+            _number("method.sigma", self.sigma, 0)
+        if self.decay is not None and not 0 <= self.decay < 1:
+            raise ValueError(f"method.decay must be at least 0 and below 1, got {self.decay}")
+        _number("method.eta", self.eta, 0)
+        if self.theta is not None and not 0 < self.theta <= 1:
+            raise ValueError(f"method.theta must be above 0 and at most 1, got {self.theta}")
+        _number("method.alpha", self.alpha, 0)
+        if self.gamma is not None and not 0 <= self.gamma < 1:
+            raise ValueError(f"method.gamma must be at least 0 and below 1, got {self.gamma}")
+        _number("method.every", self.every, 1)
+        _number("method.start", self.start, 0)
+        if self.start is not None and self.start > 1 and self.start != int(self.start):
+            raise ValueError(f"method.start must be below 1 or a whole step, got {self.start}")
+        _number("method.probability", self.probability, 0, 1)
+        _number("method.ascent_batches", self.ascent_batches, 1)
+        if not 0 < self.ascent_fraction <= 1:
+            raise ValueError(
+                f"method.ascent_fraction must be above 0 and at most 1, got {self.ascent_fraction}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseConfig:
+    """The base optimizer, which makes the descent step."""
+
+    name: Literal["sgd", "adamw"] = "sgd"
+    """SGD with momentum, or AdamW."""
+    lr: float = 0.05
+    """Learning rate at its highest (0.05 in the paper, section 6.1)."""
+    momentum: float = 0.9
+    """SGD: momentum (0.9 in the paper, section 6.1)."""
+    nesterov: bool = False
+    """SGD: Nesterov's momentum."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW: decay rates of the gradient's mean and square."""
+    weight_decay: float = 5e-4
+    """Weight decay."""
+
+    def __post_init__(self) -> None:
+        _positive("base.lr", self.lr)
+        _number("base.momentum", self.momentum, 0)
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("base.nesterov needs base.momentum greater than 0, got 0")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"base.betas must be at least 0 and below 1, got {self.betas}")
+        _number("base.weight_decay", self.weight_decay, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """How the learning rate moves, step by step."""
+
+    name: Literal["cosine", "constant", "step"] = "cosine"
+    """Half a cosine down to 0, no change, or drops at `milestones`."""
+    warmup_epochs: float = 0.0
+    """Rise in a straight line from 0 over this many epochs first."""
+    milestones: tuple[float, ...] = (0.5, 0.75)
+    """step: where the drops are, as shares of the whole run."""
+    gamma: float = 0.1
+    """step: the factor of each drop."""
+
+    def __post_init__(self) -> None:
+        _number("schedule.warmup_epochs", self.warmup_epochs, 0)
+        for milestone in self.milestones:
+            _number("schedule.milestones", milestone, 0, 1)
+        _positive("schedule.gamma", self.gamma)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """How the steps are computed; changes speed and rounding, not the method."""
+
+    device: str = "auto"
+    """`auto` (cuda, then mps, then cpu) or a device by name."""
+    threads: int | None = None
+    """CPU threads (null: torch's own choice)."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Autocast to this type (fp16 with a gradient scaler)."""
+    channels_last: bool = False
+    """Store images with their channels last (quicker convolutions on GPUs)."""
+    compile: bool = False
+    """Pass the network through `torch.compile`."""
+    clip_norm: float | None = None
+    """Clip the descent gradient to this norm; the ascent gradient is never clipped."""
+    micro_batches: int = 1
+    """Compute each batch in this many pieces, to save memory."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Under `torchrun`: replicate the network, or shard it (FSDP2)."""
+    eval_batch_size: int | None = None
+    """Images at a time in evaluation (null: as in training, at least 256)."""
+    checkpoint_epochs: int = 1
+    """Write a checkpoint every n epochs (0: only the last)."""
+    checkpoint_steps: int = 0
+    """And every n steps within an epoch (0: never)."""
+    keep_best: bool = True
+    """Also keep the weights that did best (on validation images, else on the test)."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+    decomposition: int = 0
+    """Every n epochs, log what the perturbation is made of (0: never); costs a full gradient."""
+
+    def __post_init__(self) -> None:
+        _number("engine.threads", self.threads, 1)
+        _positive("engine.clip_norm", self.clip_norm)
+        _number("engine.micro_batches", self.micro_batches, 1)
+        _number("engine.eval_batch_size", self.eval_batch_size, 1)
+        _number("engine.checkpoint_epochs", self.checkpoint_epochs, 0)
+        _number("engine.checkpoint_steps", self.checkpoint_steps, 0)
+        _number("engine.decomposition", self.decomposition, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    """The images."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """The network."""
+    method: MethodConfig = field(default_factory=MethodConfig)
+    """The perturbation."""
+    base: BaseConfig = field(default_factory=BaseConfig)
+    """The base optimizer."""
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    """The learning rate."""
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    """The machine."""
+    epochs: int = 30
+    """Passes over the training images."""
+    seed: int = 0
+    """Fixes initial weights, order, augmentation, subset and label noise."""
+    output: str | None = None
+    """The run's folder (null: `runs/<name of the run>`)."""
+
+    def __post_init__(self) -> None:
+        _number("epochs", self.epochs, 1)
+        _number("seed", self.seed, 0)
+        if self.schedule.warmup_epochs >= self.epochs:
+            raise ValueError(
+                f"schedule.warmup_epochs must be below epochs ({self.epochs}), "
+                f"got {self.schedule.warmup_epochs}"
+            )
+        if self.method.ascent_batches > 1 and self.method.ascent_fraction < 1:
+            raise ValueError(
+                "method.ascent_batches and method.ascent_fraction exclude each other, got "
+                f"{self.method.ascent_batches} and {self.method.ascent_fraction}"
+            )
+        if self.engine.micro_batches > self.data.batch_size:
+            raise ValueError(
+                f"engine.micro_batches must be at most data.batch_size ({self.data.batch_size}), "
+                f"got {self.engine.micro_batches}"
+            )

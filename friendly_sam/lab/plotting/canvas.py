@@ -1,0 +1,120 @@
+"""One way to draw: axes in the look of a theme, rendered to the bytes of a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.plotting.palette import INKS, Ink, Theme
+
+Kind = Literal["png", "svg", "pdf"]
+
+Paint = Callable[[Sequence[Any], Ink], None]
+"""Draws on matplotlib axes, with the colours of a theme."""
+
+
+def render(
+    paint: Paint,
+    *,
+    kind: Kind,
+    theme: Theme = "light",
+    panels: int = 1,
+    columns: int | None = None,
+    size: tuple[float, float] = (7.2, 4.4),
+    dpi: int = 160,
+    inline: bool = False,
+) -> bytes:
+    """Draw a figure and return its bytes; the same data gives the same bytes.
+
+    Args:
+        paint: draws on the axes.
+        kind: PNG, SVG or PDF.
+        theme: light or dark.
+        panels: how many axes there are.
+        columns: how many of them stand side by side (default: all).
+        size: width and height in inches.
+        dpi: pixels per inch.
+        inline: for an SVG inside of a page: letters as text, no background.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    ink = INKS[theme]
+    style: dict[Any, Any] = {
+        "font.size": 11,
+        "font.family": "sans-serif",
+        "svg.fonttype": "none" if inline else "path",
+        "svg.hashsalt": "friendly-sam",
+        "text.color": ink.text,
+        "axes.labelcolor": ink.text,
+        "axes.edgecolor": ink.text,
+        "xtick.color": ink.text,
+        "ytick.color": ink.text,
+        "hatch.linewidth": 0.6,
+    }
+    across = columns or panels
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=size, dpi=dpi, layout="constrained")
+        figure.set_facecolor("none" if inline else ink.ground)
+        drawn = []
+        for number in range(panels):
+            axes = figure.add_subplot(-(-panels // across), across, number + 1)
+            axes.set_facecolor("none" if inline else ink.ground)
+            axes.grid(color=ink.grid, linewidth=0.7)
+            axes.set_axisbelow(True)
+            axes.spines[["top", "right"]].set_visible(False)
+            drawn.append(axes)
+        paint(drawn, ink)
+        buffer = io.BytesIO()
+        # Without a date two figures of the same data are the same file.
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
+
+
+def write_figure(paint: Paint, path: Path, kinds: Sequence[Kind], **options: Any) -> list[Path]:
+    """Write a figure beside `path` in several formats; return their paths."""
+    paths = [path.with_suffix(f".{kind}") for kind in kinds]
+    for kind, target in zip(kinds, paths, strict=True):
+        write_atomically(target, render(paint, kind=kind, **options))
+    return paths
+
+
+def title(axes: Any, words: str) -> None:
+    """Put a title above a panel."""
+    axes.set_title(words, loc="left", fontweight="bold", fontsize=12)
+
+
+def legend(axes: Any, **options: Any) -> None:
+    """Add a legend without a frame."""
+    axes.legend(**{"frameon": False, "fontsize": 10, **options})
+
+
+def log_ticks(axes: Any, values: Sequence[float]) -> None:
+    """Spread x out by ratios, with a tick at each value."""
+    places = sorted(set(values))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(places, [f"{value:g}" for value in places])
+    axes.minorticks_off()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure that is drawn by hand, for what is not a plain panel."""
+
+    name: str
+    alt: str
+    """What it shows, for those who cannot see it."""
+    paint: Paint
+    panels: int = 1
+    size: tuple[float, float] = (7.2, 4.4)
+
+    def draw(self, kind: Kind, theme: Theme = "light") -> bytes:
+        """Return its bytes."""
+        return render(self.paint, kind=kind, theme=theme, panels=self.panels, size=self.size)

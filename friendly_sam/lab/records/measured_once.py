@@ -1,0 +1,40 @@
+"""Measurements that are made once and kept as JSON beside what they belong to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from friendly_sam.lab.files import write_atomically
+
+
+def measured_once(
+    path: Path, key: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what a file holds if it was measured for the same key; else measure and keep it.
+
+    Args:
+        path: the file.
+        key: what the measurement depends on (settings, checksums); it is kept with the result.
+        measure: makes the measurement.
+    """
+    known = kept(path, key)
+    if known is not None:
+        return known
+    text = json.dumps({**key, **measure()})
+    write_atomically(path, text + "\n")
+    return dict(json.loads(text))  # as it will be read again: lists, not tuples
+
+
+def kept(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a file holds; `None` where it is missing, damaged or of another key."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    wanted = json.loads(json.dumps(dict(key)))
+    if not isinstance(found, dict) or any(found.get(k) != v for k, v in wanted.items()):
+        return None
+    return found

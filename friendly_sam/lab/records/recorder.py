@@ -1,0 +1,165 @@
+"""A run's folder, written while the run goes on.
+
+config.yaml        every setting, as used
+environment.json   versions, commit, machine; an entry each time the run was started
+metrics.jsonl      one line per epoch, readable while the run goes on
+status.json        running, finished or failed; a run that was cut off stays `running`
+checkpoints/       last, previous, best
+tensorboard/       the metrics again, as TensorBoard events
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.yaml import to_yaml
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.records.environment import environment
+from friendly_sam.lab.records.run import State
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Digest
+
+
+LOCK = ".fsam-lock"
+"""The first file of a run's folder; where it stands alone, the run was cut off as it began."""
+
+
+class Recorder:
+    """Writes one run's folder.
+
+    Use as a context manager: an exception marks the run failed, except an interrupt, which
+    leaves it `running`, that is cut off, for `--resume`.
+
+    Args:
+        folder: the run's folder; made if it is not there.
+        config: the resolved config.
+        position: bytes of `metrics.jsonl` to keep: those that the checkpoint knows of.
+        digest: SHA-256 of those bytes, where it is known.
+        epoch: the epoch that the run goes on from.
+        resumed: whether it goes on from a checkpoint at all.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: RunConfig,
+        *,
+        position: int = 0,
+        digest: str = "",
+        epoch: int = 0,
+        resumed: bool = False,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._open = contextlib.ExitStack()
+        self._tensorboard: Any = None
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_lock(folder / LOCK))
+            path = folder / "metrics.jsonl"
+            self._digest = _digest_of_kept(path, position, digest)
+            self._metrics = stack.enter_context(_open_metrics(path, position))
+            write_atomically(folder / "config.yaml", to_yaml(config))
+            self._start(epoch, resumed)
+            if config.engine.tensorboard:
+                from torch.utils.tensorboard.writer import SummaryWriter
+
+                self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
+                stack.callback(self._tensorboard.close)
+            self._status("running")
+            self._open = stack.pop_all()
+
+    def _start(self, epoch: int, resumed: bool) -> None:
+        path = self.folder / "environment.json"
+        starts: list[dict[str, Any]] = []
+        if resumed:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
+        starts.append({"time": _now(), "epoch": epoch, **environment()})
+        write_atomically(path, json.dumps({"starts": starts}, indent=2) + "\n")
+
+    def _status(self, state: State, **more: Any) -> None:
+        status = {"state": state, "time": _now(), **more}
+        write_atomically(self.folder / "status.json", json.dumps(status, indent=2) + "\n")
+
+    def sync(self) -> tuple[int, str]:
+        """Flush the metrics to the disk; return their size and SHA-256 for a checkpoint to keep."""
+        os.fsync(self._metrics.fileno())
+        return self._metrics.tell(), self._digest.hexdigest()
+
+    def epoch(self, metrics: Mapping[str, float]) -> None:
+        """Write the metrics of an epoch."""
+        line = json.dumps(metrics).encode() + b"\n"
+        self._metrics.write(line)
+        self._metrics.flush()
+        self._digest.update(line)
+        if self._tensorboard is not None:
+            for name, value in metrics.items():
+                if name != "epoch":
+                    tag = name.replace("_", "/", 1)
+                    self._tensorboard.add_scalar(tag, value, int(metrics["epoch"]))
+
+    def finish(self) -> None:
+        """Mark the run as complete."""
+        _, metrics = self.sync()
+        config = hashlib.sha256((self.folder / "config.yaml").read_bytes()).hexdigest()
+        self._status("finished", sha256={"metrics.jsonl": metrics, "config.yaml": config})
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: Any
+    ) -> None:
+        if isinstance(error, Exception):
+            with contextlib.suppress(OSError):
+                self._status("failed", message=str(error))
+        with contextlib.suppress(OSError):
+            self._open.close()
+
+
+def _digest_of_kept(path: Path, position: int, digest: str) -> Digest:
+    """Digest the first bytes of a file, and refuse others than those of the checkpoint."""
+    content = path.read_bytes()[:position] if position and path.exists() else b""
+    found = hashlib.sha256(content)
+    if digest and len(content) == position and found.hexdigest() != digest:
+        raise LabError(f"{path} is damaged: it is not what the checkpoint knows of")
+    return found
+
+
+def _open_metrics(path: Path, position: int) -> IO[bytes]:
+    """Open for writing after the first `position` bytes; later ones come again."""
+    size = path.stat().st_size if path.exists() else 0
+    if size < position:
+        raise LabError(f"{path} is damaged: {size} bytes, the checkpoint knows of {position}")
+    file = path.open("ab")
+    file.truncate(position)
+    file.seek(0, os.SEEK_END)
+    return file
+
+
+def _lock(path: Path) -> IO[bytes]:
+    """Keep a second process from writing to the same folder; the system frees it on exit."""
+    file = path.open("ab")
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.close()
+            raise LabError(f"another process is writing to {path.parent}") from error
+    return file
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -1,0 +1,123 @@
+"""A run's folder, read: its config, state, metrics and environment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.yaml import from_yaml
+from friendly_sam.lab.errors import LabError
+
+State = Literal["running", "finished", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a run's folder says."""
+
+    folder: Path
+    config: RunConfig
+    state: State
+    message: str
+    metrics: tuple[dict[str, float], ...]
+    environment: dict[str, Any]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.state == "finished"
+
+    def series(self, name: str) -> list[float]:
+        """Return one metric over the epochs that have it."""
+        return [line[name] for line in self.metrics if name in line]
+
+    def final(self, name: str) -> float:
+        """Return a metric of the last epoch."""
+        values = self.series(name)
+        if not values:
+            raise LabError(f"{self.folder} has no {name} yet")
+        return values[-1]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds the records of a run."""
+    return (folder / "config.yaml").is_file() and (folder / "status.json").is_file()
+
+
+def run_state(folder: Path) -> State | None:
+    """Return a run's state; `None` where there is no run."""
+    if not is_run(folder):
+        return None
+    state = _json(folder / "status.json").get("state")
+    if state not in ("running", "finished", "failed"):
+        raise LabError(f"{folder / 'status.json'} holds no known state: {state!r}")
+    return cast(State, state)
+
+
+def read_run(folder: Path, config: RunConfig | None = None) -> Run:
+    """Read a run's folder; a last line that is still being written is left out.
+
+    Args:
+        folder: the run's folder.
+        config: its config, where that is known already: parsing is most of the reading.
+    """
+    state = run_state(folder)
+    if state is None:
+        what = "is not the folder of a run (no config.yaml, status.json)"
+        raise LabError(f"{folder} {what if folder.is_dir() else 'does not exist'}")
+    status, path = _json(folder / "status.json"), folder / "environment.json"
+    if state == "finished":
+        _check_digests(folder, status)
+    return Run(
+        folder=folder,
+        config=from_yaml(folder / "config.yaml") if config is None else config,
+        state=state,
+        message=str(status.get("message", "")),
+        metrics=tuple(_metrics(folder / "metrics.jsonl")),
+        environment=_json(path) if path.exists() else {},
+    )
+
+
+def _metrics(path: Path) -> list[dict[str, float]]:
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    metrics = []
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn
+        try:
+            values = json.loads(line)
+        except ValueError as error:
+            raise LabError(f"{path}, line {number} is damaged") from error
+        if not isinstance(values, dict):
+            raise LabError(f"{path}, line {number} holds no metrics")
+        metrics.append(values)
+    return metrics
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise LabError(f"{path} is damaged") from error
+    if not isinstance(values, dict):
+        raise LabError(f"{path} is damaged")
+    return values
+
+
+def _check_digests(folder: Path, status: Mapping[str, Any]) -> None:
+    """Refuse the files of a finished run that are not those that it wrote."""
+    digests = status.get("sha256", {})  # runs of older versions have none
+    if not isinstance(digests, dict):
+        raise LabError(f"{folder / 'status.json'} is damaged")
+    for name, digest in digests.items():
+        path = folder / Path(name).name
+        content = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise LabError(f"{path} is damaged: it is not what the finished run wrote")

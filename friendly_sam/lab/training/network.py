@@ -1,0 +1,33 @@
+"""From a config to a network with its first weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.data import ImageData
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.models import build
+from friendly_sam.lab.training.checkpoints import load_weights
+from friendly_sam.lab.training.distributed import World
+
+
+def build_model(config: RunConfig, data: ImageData, here: World) -> nn.Module:
+    """Build the network on its device, with weights that depend on the seed alone."""
+    torch.manual_seed(config.seed)
+    model = build(
+        config.model.name,
+        classes=len(data.classes),
+        in_channels=data.channels,
+        image_size=data.image_size,
+    )
+    if config.model.weights is not None:
+        saved, own = load_weights(config.model.weights), model.state_dict()
+        fitting = {k: v for k, v in saved.items() if k in own and v.shape == own[k].shape}
+        if not fitting:
+            raise LabError(f"no weight of {config.model.weights} fits {config.model.name}")
+        model.load_state_dict(fitting, strict=False)
+    if config.engine.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model.to(here.device).train()

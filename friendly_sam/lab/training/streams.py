@@ -1,0 +1,112 @@
+"""From a config to images, and to the streams of batches that a run uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from friendly_sam.lab.config.methods import METHODS
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.data import Augmentation, Batches, ImageData, Split, load
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.training.distributed import World
+
+OTHER_STREAM = 0x5DB
+"""Added to the seed for SAM-db's second stream of batches."""
+
+
+def load_data(config: RunConfig) -> ImageData:
+    """Load the images; subset and label noise follow the run's seed."""
+    data = config.data
+    return load(
+        data.name,
+        root=None if data.root is None else Path(data.root),
+        train_size=data.train_size,
+        validation_size=data.validation_size,
+        test_size=data.test_size,
+        image_size=data.image_size,
+        classes=data.classes,
+        label_noise=data.label_noise,
+        noise_from=data.noise_from,
+        seed=config.seed,
+        in_memory=data.in_memory,
+    )
+
+
+class Streams:
+    """The batches of a run.
+
+    `train` is shuffled and augmented; `other` is SAM-db's second, independent stream of the
+    same kind; `whole` is the training set in order, not augmented; `held_out` has the test
+    images and, where some were set aside, the validation images.
+    """
+
+    def __init__(self, config: RunConfig, data: ImageData, here: World) -> None:
+        self.config, self.data, self.here = config, data, here
+        size = config.data.batch_size
+        if size > len(data.train):
+            raise LabError(
+                f"data.batch_size must be at most the {len(data.train)} training images, got {size}"
+            )
+        if size % here.size:
+            raise LabError(
+                f"data.batch_size must be a multiple of the {here.size} processes, got {size}"
+            )
+        self.train = self._training(config.seed)
+        ascent_batches = config.method.ascent_batches
+        if ascent_batches > len(self.train):
+            raise LabError(
+                f"method.ascent_batches must be at most the {len(self.train)} batches of an epoch, "
+                f"got {ascent_batches}"
+            )
+        second = METHODS[config.method.name].ascent == "other batch"
+        self.other = self._training(config.seed + OTHER_STREAM) if second else None
+        self.whole = self._plain(data.train)
+        self.held_out = {"test": self._plain(data.test)}
+        if data.validation is not None:
+            self.held_out["validation"] = self._plain(data.validation)
+
+    def count(self, number: int) -> float:
+        """Return the images of training batch `number`, divided by the number of processes."""
+        size = self.config.data.batch_size
+        return min(size, len(self.data.train) - number * size) / self.here.size
+
+    def _training(self, seed: int) -> Batches:
+        settings, here = self.config.data, self.here
+        return Batches(
+            self.data.train,
+            self.data,
+            batch_size=settings.batch_size,
+            train=True,
+            augment=_augmentation(self.config),
+            seed=seed,
+            drop_last=settings.drop_last,
+            device=here.device,
+            workers=settings.workers,
+            rank=here.rank,
+            world=here.size,
+            channels_last=self.config.engine.channels_last,
+        )
+
+    def _plain(self, split: Split) -> Batches:
+        settings, engine, here = self.config.data, self.config.engine, self.here
+        return Batches(
+            split,
+            self.data,
+            batch_size=engine.eval_batch_size or max(256, settings.batch_size),
+            train=False,
+            device=here.device,
+            workers=settings.workers,
+            rank=here.rank,
+            world=here.size,
+            channels_last=engine.channels_last,
+        )
+
+
+def _augmentation(config: RunConfig) -> Augmentation:
+    data = config.data
+    return Augmentation(
+        flip=data.flip,
+        crop_padding=data.crop_padding,
+        cutout=data.cutout,
+        cutout_probability=data.cutout_probability,
+    )

@@ -1,0 +1,247 @@
+"""The training loop: plain PyTorch, one process or many, resumable at any step."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from friendly_sam.lab.config.identity import difference
+from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.yaml import from_yaml
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import check_writable
+from friendly_sam.lab.records.recorder import LOCK, Recorder
+from friendly_sam.lab.records.run import run_state
+from friendly_sam.lab.training import resume as snapshot
+from friendly_sam.lab.training.ascent_batches import step_batches, whole_set
+from friendly_sam.lab.training.checkpoints import Checkpoints
+from friendly_sam.lab.training.decomposition_log import DecompositionLog
+from friendly_sam.lab.training.distributed import World, share_buffers, spread, world
+from friendly_sam.lab.training.evaluation import evaluate
+from friendly_sam.lab.training.gradients import Backward
+from friendly_sam.lab.training.interrupts import Stopped, StopSignal, sigterm_noted
+from friendly_sam.lab.training.network import build_model
+from friendly_sam.lab.training.optimizer import build_optimizer
+from friendly_sam.lab.training.schedule import lr_factor
+from friendly_sam.lab.training.step import TrainingStep
+from friendly_sam.lab.training.streams import Streams, load_data
+from friendly_sam.lab.training.tally import Tally
+
+CHECK_STEPS = 100
+"""How often the loss is looked at within an epoch: each look waits for the device."""
+
+
+class Listener(Protocol):
+    """Hears how a run gets on; the leading process calls it."""
+
+    def step(self, epoch: int, batch: int, batches: int) -> None:
+        """Hear that a batch (from 1) of an epoch (from 1) is done."""
+
+    def epoch(self, metrics: dict[str, float]) -> None:
+        """Hear the metrics of an epoch."""
+
+
+def train(config: RunConfig, *, resume: bool = False, listener: Listener | None = None) -> Path:
+    """Train, and leave the records in the run's folder.
+
+    Args:
+        config: the run; defaults that depend on the method are filled in.
+        resume: go on from the last checkpoint where there is one; a run that is finished is
+            left as it is. Without it, a folder that already holds a run is refused.
+        listener: hears of every step and epoch.
+
+    Returns:
+        The run's folder.
+    """
+    config = resolve(config)
+    folder = Path(config.output or "")
+    if config.engine.threads is not None:
+        torch.set_num_threads(config.engine.threads)
+    with world(config.engine) as here:
+        # One process looks and tells the others: later it writes to that same folder.
+        state, refusal = here.share(_check_folder(folder, config, resume) if here.leads else None)
+        if refusal is not None:
+            raise LabError(refusal)
+        if state != "finished":
+            Trainer(config, here, listener).run(folder, resume=resume)
+    return folder
+
+
+def _check_folder(folder: Path, config: RunConfig, resume: bool) -> tuple[str | None, str | None]:
+    """Return the state of the run in a folder, and why a new one cannot start there."""
+    try:
+        check_writable(folder)
+        state = run_state(folder)
+        foreign = folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).exists()
+        if state is None and foreign:
+            return state, f"output folder {folder} is not empty and holds no run"
+        if state is not None and resume:
+            other = difference(from_yaml(folder / "config.yaml"), config)
+            if other is not None:
+                return state, f"output folder {folder} holds another run: {other}"
+    except LabError as error:
+        return None, str(error)
+    if state is not None and not resume:
+        what = "a finished run" if state == "finished" else "an unfinished run (--resume goes on)"
+        return state, f"output folder {folder} already holds {what}; choose another --output"
+    return state, None
+
+
+class Trainer:
+    """One run: what it is made of, and the loop over epochs and batches."""
+
+    def __init__(self, config: RunConfig, here: World, listener: Listener | None = None) -> None:
+        self.config, self.here, self.listener = config, here, listener
+        self.data = load_data(config)
+        self.model = build_model(config, self.data, here)
+        wrapped = spread(self.model, config.engine, here)
+        forward = torch.compile(wrapped) if config.engine.compile else wrapped
+        self.backward = Backward(forward, config.engine, here.device)  # type: ignore[arg-type]
+        self.streams = Streams(config, self.data, here)
+        self.batches = self.streams.train
+        steps = config.epochs * len(self.batches)
+        self.optimizer = build_optimizer(
+            config, wrapped, self.full_gradient, steps=steps, processes=here.size
+        )
+        self.take_step = TrainingStep(config, self.optimizer, self.backward)
+        self.decomposition = DecompositionLog(config, self.model, self.optimizer, self.streams)
+        self.decomposition.check(here)
+        self.tally = Tally(here.device)
+        self.position = snapshot.Position()
+        self.stop_signal = StopSignal()
+        torch.manual_seed(config.seed + 1_000_003 * here.rank)  # dropout, each process its own
+
+    def full_gradient(self) -> Tensor:
+        """Run forward and backward over the whole training set, see `ascent_batches.whole_set`."""
+        samples = whole_set(self.streams)
+        return self.backward(samples.pairs, samples.count)
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def run(self, folder: Path, *, resume: bool) -> None:
+        """Train to the end, from the start or from the last checkpoint."""
+        checkpoints = Checkpoints(folder / "checkpoints")
+        state = checkpoints.load() if resume else None
+        if state is not None:
+            self.position = snapshot.restore(
+                state, self.config, self.model, self.optimizer, self.backward.scaler,
+                self.tally, self.here,
+            )  # fmt: skip
+        if not self.here.leads:
+            self._epochs(checkpoints, None)
+            return
+        position = self.position
+        with (
+            # Several processes would have to agree on the step to stop after.
+            sigterm_noted()
+            if self.here.size == 1
+            else nullcontext(StopSignal()) as self.stop_signal,
+            Recorder(
+                folder,
+                self.config,
+                position=position.metrics,
+                digest=position.digest,
+                epoch=position.epoch,
+                resumed=state is not None,
+            ) as recorder,
+        ):
+            self._epochs(checkpoints, recorder)
+            recorder.finish()
+
+    def _epochs(self, checkpoints: Checkpoints, recorder: Recorder | None) -> None:
+        config, position = self.config, self.position
+        every = config.engine.checkpoint_epochs
+        for epoch in range(position.epoch, config.epochs):
+            self._train_epoch(epoch, checkpoints, recorder)
+            metrics = self._measure(epoch)
+            if recorder is not None:
+                recorder.epoch(metrics)
+            score = metrics.get("validation_accuracy", metrics["test_accuracy"])
+            better = config.engine.keep_best and score > position.best
+            position.best = max(position.best, score)
+            position.epoch, position.batch, position.seconds = epoch + 1, 0, 0.0
+            self.tally = Tally(self.here.device)
+            due = epoch + 1 == config.epochs or (every > 0 and (epoch + 1) % every == 0)
+            if due or better:
+                self._save(checkpoints, recorder, last=due, best=better)
+            if self.listener is not None and recorder is not None:
+                self.listener.epoch(metrics)
+            if self.stop_signal.received and epoch + 1 < config.epochs:
+                if not due:
+                    self._save(checkpoints, recorder)
+                raise Stopped
+
+    def _train_epoch(self, epoch: int, checkpoints: Checkpoints, recorder: Recorder | None) -> None:
+        config, position = self.config, self.position
+        count, every = len(self.batches), config.engine.checkpoint_steps
+        start = position.batch
+        clock = time.perf_counter() - position.seconds
+        stream = step_batches(config, self.streams, epoch, start)
+        for index, (batch, ascent) in enumerate(stream, start=start):
+            self._set_lr(epoch * count + index)
+            self.take_step(batch, ascent, self.tally)
+            done = index + 1
+            if done % CHECK_STEPS == 0:
+                self.tally.check(f"in epoch {epoch + 1}, step {done} of {count}")
+            due = self.stop_signal.received or (every > 0 and done % every == 0)
+            if due and done < count:
+                self.tally.check(f"in epoch {epoch + 1}, step {done} of {count}")
+                position.batch, position.seconds = done, time.perf_counter() - clock
+                self._save(checkpoints, recorder)
+                if self.stop_signal.received:
+                    raise Stopped
+            if self.listener is not None and recorder is not None:
+                self.listener.step(epoch + 1, done, count)
+        self.tally.check(f"in epoch {epoch + 1}")
+        position.seconds = time.perf_counter() - clock
+
+    def _set_lr(self, step: int) -> None:
+        count = len(self.batches)
+        factor = lr_factor(
+            self.config.schedule, step, steps=count * self.config.epochs, steps_per_epoch=count
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.base.lr * factor
+
+    def _measure(self, epoch: int) -> dict[str, float]:
+        loss, accuracy = self.tally.read(self.here)
+        metrics = {
+            "epoch": epoch + 1,
+            "step": (epoch + 1) * len(self.batches),
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "train_loss": loss,
+            "train_accuracy": accuracy,
+        }
+        share_buffers(self.model, self.here)
+        for name, batches in self.streams.held_out.items():
+            loss, accuracy = evaluate(self.model, batches, self.config.engine, self.here)
+            metrics |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
+        metrics |= self.decomposition(epoch)
+        return metrics | {"seconds": round(self.position.seconds, 4)}
+
+    def _save(
+        self,
+        checkpoints: Checkpoints,
+        recorder: Recorder | None,
+        *,
+        last: bool = True,
+        best: bool = False,
+    ) -> None:
+        if recorder is not None:
+            self.position.metrics, self.position.digest = recorder.sync()
+        state = snapshot.capture(
+            self.config, self.model, self.optimizer, self.backward.scaler,
+            self.tally, self.position, self.here,
+        )  # fmt: skip
+        if recorder is None:
+            return
+        if last:
+            checkpoints.save(state)
+        if best:
+            checkpoints.save_best(snapshot.weights_only(self.config, state))
