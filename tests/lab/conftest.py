@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lab_runs import Fsam, Tiny, tiny_config
 
-from friendly_sam.lab.config import RunConfig
+from friendly_sam.lab.config.schema import RunConfig
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What `test_lab_distributed.py` starts with torchrun: many small runs in one go.
+"""What `test_torchrun.py` starts with torchrun: many small runs in one go.
 
 Each is done without a stop, then again with a stop in the second epoch and a resume.
 """
@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from lab_runs import tiny_config
 
-from friendly_sam.lab import engine
-from friendly_sam.lab.steps import Stepper
+from friendly_sam.lab.training import trainer as engine
+from friendly_sam.lab.training.step import TrainingStep
 
 RUNS: dict[str, dict[str, Any]] = {
     "ddp": {},
@@ -35,15 +35,15 @@ RUNS: dict[str, dict[str, Any]] = {
 """250 images in batches of 64: shares of the last batch and of the last chunk are uneven."""
 
 
-class StoppingStepper(Stepper):
+class StoppingStep(TrainingStep):
     """Interrupts every process after the same step."""
 
     left = 0
 
     def __call__(self, *arguments: Any) -> None:
         super().__call__(*arguments)
-        StoppingStepper.left -= 1
-        if StoppingStepper.left == 0:
+        StoppingStep.left -= 1
+        if StoppingStep.left == 0:
             raise KeyboardInterrupt
 
 
@@ -57,14 +57,14 @@ def main(folder: Path) -> None:
             continue
         options = {**settings.get("engine", {}), "checkpoint_steps": 2}
         config = tiny_config(folder / f"{name}-cut", **{**settings, "engine": options})
-        whole, engine.Stepper = engine.Stepper, StoppingStepper  # type: ignore[misc]
-        StoppingStepper.left = 7
+        whole, engine.TrainingStep = engine.TrainingStep, StoppingStep  # type: ignore[misc]
+        StoppingStep.left = 7
         try:
             engine.train(config)
         except KeyboardInterrupt:
             pass
         finally:
-            engine.Stepper = whole  # type: ignore[misc]
+            engine.TrainingStep = whole  # type: ignore[misc]
         dist.barrier()
         engine.train(config, resume=True)
     if dist.is_initialized():

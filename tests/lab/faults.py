@@ -28,13 +28,13 @@ from pathlib import Path
 import torch
 from lab_runs import final_state, same, tiny_config
 
-from friendly_sam.lab.checkpoint import load_weights
 from friendly_sam.lab.cli import main as fsam
-from friendly_sam.lab.config import RunConfig
-from friendly_sam.lab.engine import train
+from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.records import read_run, run_state
-from friendly_sam.lab.stopping import Stopped
+from friendly_sam.lab.records.run import read_run, run_state
+from friendly_sam.lab.training.checkpoints import load_weights
+from friendly_sam.lab.training.interrupts import Stopped
+from friendly_sam.lab.training.trainer import train
 
 METHODS = ("base", "sam", "fsam", "fasam")
 

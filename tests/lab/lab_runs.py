@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from friendly_sam.lab.config import (
+from friendly_sam.lab.config.schema import (
     BaseConfig,
     DataConfig,
     EngineConfig,

@@ -16,12 +16,12 @@ from friendly_sam.lab.bench.floor import ASCENT_BYTES, copies
 from friendly_sam.lab.bench.growth import measure_growth
 from friendly_sam.lab.bench.memory import measure_memory
 from friendly_sam.lab.bench.peers import RHO, PlainFriendlySAM, PlainSAM, library
-from friendly_sam.lab.bench.scaling import slope
 from friendly_sam.lab.bench.shapes import TITLES, shapes
 from friendly_sam.lab.bench.step import SGD, measure_step
 from friendly_sam.lab.bench.targets import COPIES, WITHIN, targets
-from friendly_sam.lab.bench.timing import ratio, spread, take_turns
+from friendly_sam.lab.bench.timing import take_turns
 from friendly_sam.lab.cli import main
+from friendly_sam.lab.statistics import log_slope, ratio, spread
 
 
 def silent(_: str) -> None:
@@ -56,7 +56,7 @@ def test_the_loops_written_again_perturb_as_the_library_does(loop, recipe, lean)
         for a, b, w in zip(theirs, ours, start):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
             assert not torch.equal(b, w)
-        for p in theirs:
+        for p in (*theirs, *ours):
             p.grad = torch.ones_like(p)
         plain.restore()
         contender.restore()
@@ -95,7 +95,7 @@ def test_a_ratio_is_taken_within_a_round():
     assert found.median == 2.0
     assert (found.low, found.high) == (1.5, 2.5)
     assert spread([3.0]).low == spread([3.0]).high == 3.0
-    assert slope([1, 10, 100], [5, 50, 500]) == pytest.approx(1)
+    assert log_slope([1, 10, 100], [5, 50, 500]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("method", ["SAM", "F-SAM"])
@@ -124,7 +124,7 @@ def test_the_shapes_are_those_of_the_networks():
 
 
 def test_the_arithmetic_tells_of_every_contender():
-    found = one_network("mlp", "F-SAM", rounds=1, threads=1, fused=False)
+    found = one_network("mlp", "F-SAM", rounds=1, threads=1)
     assert {"this library", "the authors' algorithm", FLOOR} <= found["rows"].keys()
     assert {"pytorch_optimizer"} <= found["rows"].keys() | found["absent"].keys()
     for row in found["rows"].values():
@@ -136,7 +136,7 @@ def test_the_arithmetic_tells_of_every_contender():
 
 
 def test_a_step_is_measured_for_every_way_to_make_it_cheap():
-    found = measure_step(rounds=1, threads=1, batch=16, size=8, fused=False, progress=silent)
+    found = measure_step(rounds=1, threads=1, batch=16, size=8, progress=silent)
     rows = found["rows"]
     assert rows[SGD]["against SGD"]["median"] == 1
     for name in ("1/2", "1/4", "1/8", "1/16"):
@@ -197,7 +197,7 @@ def test_targets_are_met_or_not():
     [
         (["everything"], "invalid choice: 'everything'"),
         (["--networks", "alexnet"], "invalid choice: 'alexnet'"),
-        (["step", "--networks", "mlp"], "--networks is for the arithmetic, not for step"),
+        (["step", "--networks", "mlp"], "--networks is for arithmetic and device, not for step"),
         (["--rounds", "0"], "--rounds must be at least 1, got 0"),
         (["--threads", "-1"], "--threads must be at least 1, got -1"),
         (["--rounds", "many"], "invalid int value: 'many'"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from friendly_sam.lab.config import RunConfig
-from friendly_sam.lab.experiments.claims import (
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.paper.claims import (
     Claim,
     beats,
     beats_at_each,
@@ -15,9 +15,9 @@ from friendly_sam.lab.experiments.claims import (
     gain_grows,
     less_sensitive,
 )
-from friendly_sam.lab.experiments.experiment import Cell, Experiment
-from friendly_sam.lab.experiments.results import Measured, Results
-from friendly_sam.lab.records import Run
+from friendly_sam.lab.paper.experiment import Cell, Experiment
+from friendly_sam.lab.paper.results import Measured, Results
+from friendly_sam.lab.records.run import Run
 
 Values = dict[tuple[str, float | None], list[float]]
 

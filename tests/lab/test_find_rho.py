@@ -8,10 +8,10 @@ import pytest
 from lab_runs import Tiny, final_state, same
 
 from friendly_sam.lab.cli import main
-from friendly_sam.lab.engine import train
+from friendly_sam.lab.cli.find_rho import find_rho
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.find_rho import find_rho
-from friendly_sam.lab.records import read_run
+from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.training.trainer import train
 
 VALIDATED = {"validation_size": 100, "label_noise": 0.4}
 

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from lab_runs import same, tiny_config
 
 from friendly_sam import FriendlySAM
-from friendly_sam.lab.cli import COMMANDS, main
-from friendly_sam.lab.parsing import to_dict
+from friendly_sam.lab.cli import main
+from friendly_sam.lab.cli.dispatch import COMMANDS
+from friendly_sam.lab.config.yaml import to_dict
 
 FACTOR = int(os.environ.get("FUZZ", "1"))
 COUNTS = Path(os.environ["FUZZ_COUNTS"]) if "FUZZ_COUNTS" in os.environ else None

@@ -11,19 +11,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import reproduce_rows
-from reproduce_rows import metrics
+import small_experiments
+from small_experiments import metrics
 
 from friendly_sam.lab.cli import main
-from friendly_sam.lab.records import run_state
+from friendly_sam.lab.records.run import run_state
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder in which two rows are finished."""
+    """Give a folder in which two experiments are finished."""
     output: Path = tmp_path_factory.mktemp("reproduce")
     with pytest.MonkeyPatch.context() as patch:
-        reproduce_rows.shrink(patch)
+        small_experiments.shrink(patch)
         assert _reproduce(output, "figure3", "decay") == 0
     return output / "mini"
 
@@ -31,13 +31,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a copy of it that a test may damage."""
-    reproduce_rows.shrink(monkeypatch)
+    small_experiments.shrink(monkeypatch)
     shutil.copytree(done, tmp_path / "mini")
     return tmp_path / "mini"
 
 
-def _reproduce(output: Path, *rows: str) -> int:
-    return main(["reproduce", *rows, "--output", str(output), "--workers", "1"])
+def _reproduce(output: Path, *names: str) -> int:
+    return main(["reproduce", *names, "--output", str(output), "--workers", "1"])
 
 
 class _Outline(HTMLParser):
@@ -71,7 +71,7 @@ def test_the_page_is_whole_and_asks_nobody(done):
         assert word in text
 
 
-def test_pictures_and_markdown_stand_beside_the_page(done):
+def test_figures_and_markdown_stand_beside_the_page(done):
     for kind in ("svg", "png", "pdf"):
         assert (done / "figures" / f"figure3.{kind}").stat().st_size > 1000
     text = (done / "results.md").read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ def test_no_space_left_is_one_line_and_loses_no_run(copy, capsys, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     before = metrics(copy / "runs")
-    monkeypatch.setattr("friendly_sam.lab.report.reproduction.write_atomically", full)
+    monkeypatch.setattr("friendly_sam.lab.paper.chapters.write.write_atomically", full)
     assert _reproduce(copy.parent, "figure3") == 1
     error = capsys.readouterr().err
     assert "No space left on device" in error
@@ -141,9 +141,9 @@ def test_no_space_left_is_one_line_and_loses_no_run(copy, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["figure9"], "unknown row 'figure9'"),
+        (["figure9"], "unknown experiment 'figure9'"),
         (["figure3", "--scale", "huge"], "unknown scale 'huge': choose from paper, small, mini"),
-        ([], "name at least one row"),
+        ([], "name at least one experiment"),
         (["figure3", "--seeds", "0"], "--seeds must be at least 1"),
         (["figure3", "--data-root", "/nowhere"], "--data-root /nowhere is not a folder"),
         (["figure3", "--cluster", "moon"], "--cluster"),

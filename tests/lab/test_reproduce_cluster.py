@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from friendly_sam.lab.cluster import _settings, run_on_cluster
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.records import run_state
+from friendly_sam.lab.records.run import run_state
+from friendly_sam.lab.runner.cluster import _settings, run_on_cluster
 
 
 def test_jobs_do_what_workers_do_and_one_that_fails_is_told(tiny, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What `fsam reproduce` measures beside training: spectra, prices of a step, the theorems."""
+"""What `fsam reproduce` measures beside training: spectra, the cost of a step, the theorems."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import reproduce_rows
+import small_experiments
 from lab_runs import tiny_config
 
 from friendly_sam import SharpnessAware
 from friendly_sam.lab.cli import main
-from friendly_sam.lab.distributed import world
-from friendly_sam.lab.engine import Trainer
-from friendly_sam.lab.experiments import prices
-from friendly_sam.lab.methods import resolve
-from friendly_sam.lab.theory import measure
+from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.paper import step_cost
+from friendly_sam.lab.paper.theory import measure
+from friendly_sam.lab.training.distributed import world
+from friendly_sam.lab.training.trainer import Trainer
 
-ROWS = ("figureA3", "ascent-fraction", "theory")
+NAMES = ("figureA3", "ascent-fraction", "theory")
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +32,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _shrink(patch: pytest.MonkeyPatch) -> None:
-    reproduce_rows.shrink(patch, seeds=2)
+    small_experiments.shrink(patch, seeds=2)
     tiny = measure.Scale((0.1, 0.01), 3, 60, 40, 3, (16, 64), 3)
     patch.setitem(measure.SCALES, "mini", tiny)
 
 
 def _reproduce(output: Path) -> int:
-    return main(["reproduce", *ROWS, "--output", str(output), "--workers", "1"])
+    return main(["reproduce", *NAMES, "--output", str(output), "--workers", "1"])
 
 
 def test_each_run_of_the_spectrum_row_is_measured_and_shown(done):
@@ -54,14 +54,14 @@ def test_each_run_of_the_spectrum_row_is_measured_and_shown(done):
 
 
 def test_the_price_of_a_step_is_measured_for_each_method(done):
-    prices = json.loads((done / "prices-ascent-fraction.json").read_text())
-    assert set(prices) == {"SGD"} | {
+    costs = json.loads((done / "step-cost-ascent-fraction.json").read_text())
+    assert set(costs) == {"SGD"} | {
         f"{method}{part}" for method in ("SAM", "F-SAM") for part in ("", ", 1/2", ", 1/4", ", 1/8")
     }
-    assert all(0 < seconds < 1 for seconds in prices.values())
-    assert prices["SAM"] > 1.3 * prices["SGD"], "two passes cost more than one"
+    assert all(0 < seconds < 1 for seconds in costs.values())
+    assert costs["SAM"] > 1.3 * costs["SGD"], "two passes cost more than one"
     chapter = (done / "results.md").read_text().partition("## ascent-fraction")[2]
-    assert f"{prices['SAM'] / prices['SGD']:.2f}" in chapter
+    assert f"{costs['SAM'] / costs['SGD']:.2f}" in chapter
 
 
 def test_the_theorems_have_a_chapter_with_verdicts_and_pictures(done):
@@ -78,7 +78,7 @@ def test_the_theorems_have_a_chapter_with_verdicts_and_pictures(done):
 def test_nothing_is_measured_twice(done, capsys, monkeypatch):
     _shrink(monkeypatch)
     files = [
-        done / "prices-ascent-fraction.json",
+        done / "step-cost-ascent-fraction.json",
         *done.glob("runs/*/sharpness.json"),
         *done.glob("theory/*1.json"),
     ]
@@ -88,33 +88,34 @@ def test_nothing_is_measured_twice(done, capsys, monkeypatch):
     assert "spectrum of" not in capsys.readouterr().out
 
 
-def test_damaged_prices_are_told_in_one_line(done, capsys, monkeypatch):
+def test_damaged_step_costs_are_told_in_one_line(done, capsys, monkeypatch):
     _shrink(monkeypatch)
-    path = done / "prices-ascent-fraction.json"
+    path = done / "step-cost-ascent-fraction.json"
     text = path.read_text()
     path.write_text(text[:20])
     try:
         assert _reproduce(done.parent) != 0
-        assert "prices-ascent-fraction.json is damaged; delete it" in capsys.readouterr().err
+        assert "step-cost-ascent-fraction.json is damaged; delete it" in capsys.readouterr().err
     finally:
         path.write_text(text)
 
 
-@pytest.mark.parametrize(("every", "ascents"), [(1, 3), (2, 2), (5, 1)])
-def test_a_price_is_that_of_whole_rounds_of_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int, ascents: int
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_a_step_cost_times_perturbed_steps_in_every_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     method = {"name": "fsam", "every": every}
     config = resolve(tiny_config(tmp_path / "run", method=method, data={"batch_size": 25}))
     with world(config.engine) as here:
         trainer = Trainer(config, here)
-    climbs: list[None] = []
-    ascend = SharpnessAware._ascend
+    ascents_seen: list[None] = []
+    perturbed = SharpnessAware.perturbed
 
-    def counted(self: SharpnessAware, *arguments: Any) -> None:
-        climbs.append(ascend(self, *arguments))
+    def counted(self: SharpnessAware, **options: Any) -> Any:
+        ascents_seen.append(None)
+        return perturbed(self, **options)
 
-    monkeypatch.setattr(SharpnessAware, "_ascend", counted)
+    monkeypatch.setattr(SharpnessAware, "perturbed", counted)
     for turn in range(4):
-        prices._time(trainer, turn)
-        assert len(climbs) == (turn + 1) * ascents
+        step_cost._time(trainer, turn)
+        assert len(ascents_seen) == (turn + 1) * step_cost.STEPS

@@ -3,9 +3,9 @@
 import pytest
 from lab_runs import final_state, same, tiny_config
 
-from friendly_sam.lab.engine import train
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.records import read_run
+from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.training.trainer import train
 
 
 @pytest.mark.parametrize("method", ["fsam", "sam"])

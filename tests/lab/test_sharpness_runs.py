@@ -8,12 +8,13 @@ import pytest
 import torch
 from lab_runs import tiny_config
 
-from friendly_sam.lab.engine import train
+from friendly_sam.lab.cli.sharpness import run as sharpness
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.sharpness_command import sharpness
-from friendly_sam.lab.sharpness_densities import _broadened, at_one_width
-from friendly_sam.lab.sharpness_of_runs import measure, subject
-from friendly_sam.lab.sharpness_surroundings import path_between, surroundings
+from friendly_sam.lab.sharpness.densities import _broadened, at_one_width
+from friendly_sam.lab.sharpness.landscape import landscape, path_between
+from friendly_sam.lab.sharpness.spectrum import measure
+from friendly_sam.lab.sharpness.subject import subject
+from friendly_sam.lab.training.trainer import train
 from friendly_sam.sharpness import top_eigenpairs
 
 QUICK = {"data_size": 60, "steps": 5, "probes": 1, "trace_probes": 2}
@@ -46,7 +47,7 @@ def test_a_run_is_measured_once(runs, monkeypatch):
     assert float(torch.trapezoid(y, x)) == pytest.approx(1, abs=0.01)
     assert found["images"] == 60
     assert json.loads((runs[0] / "sharpness.json").read_text()) == found
-    monkeypatch.setattr("friendly_sam.lab.sharpness_of_runs.subject", None)
+    monkeypatch.setattr("friendly_sam.lab.sharpness.spectrum.subject", None)
     assert measure(runs[0], **QUICK) == found
 
 
@@ -82,13 +83,13 @@ def test_progress_goes_up_to_its_end(runs):
     assert heard[-1][0] == heard[-1][1]
 
 
-def test_surroundings_and_paths(runs):
-    around = surroundings(runs[0], rho=0.1, data_size=60, grid=3)
+def test_the_landscape_and_paths(runs):
+    around = landscape(runs[0], rho=0.1, data_size=60, grid=3)
     assert len(around["plane"]["losses"]) == 3
     assert around["random"]["losses"][2] == pytest.approx(around["plane"]["losses"][1][1])
     assert around["rises"]["full"]["mean"] > around["rises"]["random"]["mean"]
     assert around["worst"] >= around["rises"]["full"]["mean"] - 1e-9
-    assert around == surroundings(runs[0], rho=0.1, data_size=60, grid=3)
+    assert around == landscape(runs[0], rho=0.1, data_size=60, grid=3)
     path = path_between(runs[0], runs[2], data_size=60)
     assert path["x"][0] == 0
     assert path["x"][-1] == 1

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from friendly_sam.lab import theory
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.theory import lemma1, measure, theorem1, theorem2
-from friendly_sam.lab.theory.intervals import interval, log_slope
-from friendly_sam.lab.theory.problem import Problem
+from friendly_sam.lab.paper import theory
+from friendly_sam.lab.paper.theory import lemma1, measure, theorem1, theorem2
+from friendly_sam.lab.paper.theory.problem import Problem
+from friendly_sam.lab.statistics import interval, log_slope
 
 PROBLEM = Problem()
 TINY = measure.Scale((0.1, 0.03), 3, 40, 60, 3, (16, 64), 3)

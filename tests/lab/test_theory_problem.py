@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from friendly_sam.lab.theory.problem import Problem, friendly_run
+from friendly_sam.lab.paper.theory.problem import Problem, friendly_run
 
 PROBLEM = Problem()
 seeds = st.integers(0, 10_000)

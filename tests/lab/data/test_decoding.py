@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from friendly_sam.lab.data.decoding import random_resized_crop
-from friendly_sam.lab.data.pictures import fit_square, from_tensor, to_tensor
+from friendly_sam.lab.data.pixels import fit_square, from_tensor, to_tensor
 from friendly_sam.lab.data.randomness import generator_for
 
 

@@ -6,18 +6,18 @@ import pytest
 import torch
 from lab_runs import Tiny, final_state
 
-from friendly_sam.lab.engine import train
+from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.methods import resolve
 from friendly_sam.lab.models import build
-from friendly_sam.lab.optimizers import build_optimizer
+from friendly_sam.lab.training.optimizer import build_optimizer
+from friendly_sam.lab.training.trainer import train
 
 
 @pytest.mark.parametrize("layers", ["norm", "last"])
 def test_only_the_layers_asked_for_climb(layers: str, tiny: Tiny) -> None:
     config = resolve(tiny(method={"name": "fsam", "layers": layers}, model="cnn"))
     model = build("cnn", classes=10, in_channels=1, image_size=8)
-    optimizer = build_optimizer(config, model)
+    optimizer = build_optimizer(config, model, steps=100)
     names = {parameter: name for name, parameter in model.named_parameters()}
     climbing, rest = optimizer.param_groups
     assert rest["rho"] == 0

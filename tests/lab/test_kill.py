@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab_runs import Fsam, final_state, same
 
-from friendly_sam.lab.records import read_run
+from friendly_sam.lab.records.run import read_run
 
 SETTINGS = [
     "--preset", "digits-cnn-fsam", "--epochs", "6", "--engine.threads", "1",

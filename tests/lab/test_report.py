@@ -12,17 +12,18 @@ import pytest
 from lab_runs import Tiny
 from scipy import stats
 
-from friendly_sam.lab import demo as demo_module
+from friendly_sam.lab.cli import demo as demo_module
 from friendly_sam.lab.cli import main
-from friendly_sam.lab.demo import Results, verdict
-from friendly_sam.lab.engine import train
+from friendly_sam.lab.cli.demo import Results, verdict
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.records import read_run
-from friendly_sam.lab.report.console import plain_table
-from friendly_sam.lab.report.page import Page, Section, Table, render
-from friendly_sam.lab.report.plots import CROWD, Chart, Series, _looks, draw
+from friendly_sam.lab.plotting.palette import looks
+from friendly_sam.lab.plotting.panels import CROWD, Panel, Series, draw_chart
+from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.report.page import Page, Section, render
 from friendly_sam.lab.report.runs import find_runs, group_runs, runs_page
-from friendly_sam.lab.report.statistics import paired_difference, summarize
+from friendly_sam.lab.report.tables import Table, plain_table
+from friendly_sam.lab.statistics import paired_difference, summarize
+from friendly_sam.lab.training.trainer import train
 
 
 def test_summaries_are_numpys() -> None:
@@ -81,7 +82,7 @@ def test_tables_line_up() -> None:
 
 def test_everything_on_a_page_is_escaped_and_nothing_is_fetched() -> None:
     evil = "<script>alert('x')</script>&\""
-    chart = Chart(
+    chart = Panel(
         title=evil,
         x_label="x",
         y_label="y",
@@ -99,11 +100,11 @@ def test_everything_on_a_page_is_escaped_and_nothing_is_fetched() -> None:
     assert 'name="viewport"' in html
 
 
-def test_pictures_are_the_same_each_time() -> None:
-    chart = Chart(title="t", x_label="x", y_label="y", series=[Series(label="SAM", x=[1], y=[2])])
+def test_figures_are_the_same_each_time() -> None:
+    chart = Panel(title="t", x_label="x", y_label="y", series=[Series(label="SAM", x=[1], y=[2])])
     for kind in ("png", "svg"):
-        assert draw(chart, kind=kind) == draw(chart, kind=kind)  # type: ignore[arg-type]
-    assert draw(chart, kind="svg") != draw(chart, kind="svg", theme="dark")
+        assert draw_chart(chart, kind) == draw_chart(chart, kind)  # type: ignore[arg-type]
+    assert draw_chart(chart, "svg") != draw_chart(chart, "svg", "dark")
 
 
 def test_runs_are_grouped_by_settings_and_named_by_what_differs(tiny: Tiny) -> None:
@@ -170,13 +171,10 @@ def test_groups_have_names_of_their_own_and_finished_runs_are_the_yardstick(tiny
 
 def test_no_two_lines_of_a_chart_look_alike() -> None:
     names = ["F-SAM rho=0.1", "F-SAM rho=0.2", "SAM", "SGD", "AdamW", "a", "b", "c", "d", "e"]
-    series = [Series(label=name, x=[1, 2], y=[1, 2], points=False) for name in names]
-    series += [Series(label=f"SAM {i}", x=[1], y=[1], family="SAM") for i in range(6)]
-    chart = Chart(title="t", x_label="x", y_label="y", series=series)
-    looks = [(look.colour, look.style) for look in _looks(chart, "light")]
-    assert len(set(looks)) == len(series)
-    alone = Chart(title="t", x_label="x", y_label="y", series=series[2:3])
-    assert _looks(alone, "light")[0] == _looks(chart, "light")[2]
+    names += [f"SAM {i}" for i in range(6)]
+    found = [(look.colour, look.dash, look.strength) for look in looks(names)]
+    assert len(set(found)) == len(names)
+    assert looks(["SAM"])[0] == looks(names)[2]
 
 
 def test_settings_that_a_method_does_not_have_are_not_in_its_name(tiny: Tiny) -> None:
@@ -191,20 +189,20 @@ def test_settings_that_a_method_does_not_have_are_not_in_its_name(tiny: Tiny) ->
 
 
 def test_the_legend_of_many_lines_is_below_the_chart_and_bars_end_at_the_ceiling() -> None:
-    def chart(lines: int, ceiling: float = math.inf) -> Chart:
+    def chart(lines: int, ceiling: float = math.inf) -> Panel:
         series = [
             Series(label=f"line {i}", x=[1, 2], y=[99, 98 - i], error=[9, 1]) for i in range(lines)
         ]
-        return Chart(title="t", x_label="x", y_label="y", series=series, ceiling=ceiling)
+        return Panel(title="t", x_label="x", y_label="y", series=series, ceiling=ceiling)
 
-    def size(of: Chart) -> tuple[int, int]:
-        drawn = draw(of, kind="png")
+    def size(of: Panel) -> tuple[int, int]:
+        drawn = draw_chart(of, "png")
         return int.from_bytes(drawn[16:20], "big"), int.from_bytes(drawn[20:24], "big")
 
     assert size(chart(3)) == size(chart(CROWD))
     assert size(chart(30))[0] == size(chart(3))[0]
     assert size(chart(30))[1] > 2 * size(chart(3))[1]
-    assert draw(chart(3), kind="svg") != draw(chart(3, ceiling=100), kind="svg")
+    assert draw_chart(chart(3), "svg") != draw_chart(chart(3, ceiling=100), "svg")
 
 
 def test_a_run_cut_off_is_shown_as_unfinished(tiny: Tiny) -> None:

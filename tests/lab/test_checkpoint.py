@@ -10,14 +10,14 @@ import pytest
 import torch
 from lab_runs import same
 
-from friendly_sam.lab.checkpoint import (
+from friendly_sam.lab.errors import LabError, RunError
+from friendly_sam.lab.training.checkpoints import (
     Checkpoints,
     DamagedCheckpointError,
     load_weights,
     read,
     write,
 )
-from friendly_sam.lab.errors import LabError, RunError
 
 
 def _state(number: int) -> dict[str, object]:
@@ -116,7 +116,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_checkpoint(tmp_path: Path) -
     script = """
 import resource, sys, torch
 from pathlib import Path
-from friendly_sam.lab.checkpoint import Checkpoints
+from friendly_sam.lab.training.checkpoints import Checkpoints
 from friendly_sam.lab.errors import RunError
 checkpoints = Checkpoints(Path(sys.argv[1]))
 checkpoints.save({"number": 1})

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from friendly_sam.lab.experiments import investigation, scales, studies, tables
+from friendly_sam.lab.paper.experiments import figure2 as investigation
+from friendly_sam.lab.paper.experiments import figures as studies
+from friendly_sam.lab.paper.experiments import scales, tables
 
 SEEDS = 3
 

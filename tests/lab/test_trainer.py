@@ -8,11 +8,11 @@ import pytest
 import torch
 from lab_runs import Tiny, final_state, same
 
-from friendly_sam.lab import records
-from friendly_sam.lab.engine import train
+from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.errors import LabError, RunError
-from friendly_sam.lab.methods import METHODS
-from friendly_sam.lab.records import read_run, run_state
+from friendly_sam.lab.records import recorder as records
+from friendly_sam.lab.records.run import read_run, run_state
+from friendly_sam.lab.training.trainer import train
 
 
 class Stop:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from lab_runs import Tiny
 
-from friendly_sam.lab.engine import train
+from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.methods import resolve
-from friendly_sam.lab.records import Recorder, read_run, run_state
+from friendly_sam.lab.records.recorder import Recorder
+from friendly_sam.lab.records.run import read_run, run_state
+from friendly_sam.lab.training.trainer import train
 
 
 def test_a_run_leaves_all_its_records(tiny: Tiny) -> None:

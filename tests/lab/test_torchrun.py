@@ -11,7 +11,7 @@ import torch
 from distributed_runs import RUNS, main
 from lab_runs import final_state, same
 
-from friendly_sam.lab.records import read_run
+from friendly_sam.lab.records.run import read_run
 
 EQUAL = sorted(set(RUNS) - {"ddp-cnn", "fsdp-cnn", "ddp-local"})
 """Runs without BatchNorm, whose statistics are each process's own, and without m-sharpness."""

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from friendly_sam.lab.config import ScheduleConfig
-from friendly_sam.lab.schedule import lr_factor
+from friendly_sam.lab.config.schema import ScheduleConfig
+from friendly_sam.lab.training.schedule import lr_factor
 
 
 def test_cosine_is_torchs() -> None:

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from lab_runs import Tiny
 from torch import Tensor
 
-from friendly_sam.lab.ascent import steps, whole_set, windows
-from friendly_sam.lab.config import RunConfig
-from friendly_sam.lab.distributed import World
-from friendly_sam.lab.engine import Trainer
-from friendly_sam.lab.methods import resolve
-from friendly_sam.lab.passes import Tally, pieces
+from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.training.ascent_batches import Samples, step_batches, whole_set, windows
+from friendly_sam.lab.training.distributed import World
+from friendly_sam.lab.training.tally import Tally
+from friendly_sam.lab.training.trainer import Trainer
 
 HERE = World(device=torch.device("cpu"))
 
@@ -47,13 +47,13 @@ def test_a_window_holds_its_batch_and_no_image_twice(tiny: Tiny) -> None:
 @pytest.mark.parametrize("cut", [1, 3, 5])
 def test_the_ascent_gradient_is_that_of_the_joined_batch(cut: int, tiny: Tiny) -> None:
     trainer = _trainer(tiny(method={"ascent_batches": 3}))
-    for own, ascent in steps(trainer.config, trainer.streams, 0, 0):
+    for own, ascent in step_batches(trainer.config, trainer.streams, 0, 0):
         assert ascent is not None
         pairs = list(ascent.pairs)
         images = torch.cat([x for x, _ in pairs])
         labels = torch.cat([y for _, y in pairs])
         assert torch.equal(images[: len(next(iter(own.pairs))[1])], next(iter(own.pairs))[0])
-        got = _gradient(trainer, pieces(pairs, cut), ascent.count)
+        got = _gradient(trainer, Samples(pairs, ascent.count).pieces(cut), ascent.count)
         trainer.model.zero_grad()
         F.cross_entropy(trainer.model(images), labels).backward()
         for gradient, parameter in zip(got, trainer.model.parameters(), strict=True):
@@ -77,7 +77,7 @@ def test_the_full_gradient_is_that_of_the_whole_set(tiny: Tiny) -> None:
 def test_a_part_of_the_batch_is_its_beginning(tiny: Tiny) -> None:
     trainer = _trainer(tiny(method={"ascent_fraction": 0.125}))
     sizes = []
-    for own, ascent in steps(trainer.config, trainer.streams, 0, 0):
+    for own, ascent in step_batches(trainer.config, trainer.streams, 0, 0):
         assert ascent is not None
         (part,) = ascent.pairs
         (whole,) = own.pairs
@@ -87,9 +87,9 @@ def test_a_part_of_the_batch_is_its_beginning(tiny: Tiny) -> None:
     assert sizes == [8, 8, 8, 8]  # the last batch has 58 images
 
 
-def test_sam_db_climbs_on_another_batch_of_the_same_size(tiny: Tiny) -> None:
+def test_sam_db_ascends_on_another_batch_of_the_same_size(tiny: Tiny) -> None:
     trainer = _trainer(tiny(method={"name": "sam-db"}))
-    for own, ascent in steps(trainer.config, trainer.streams, 0, 0):
+    for own, ascent in step_batches(trainer.config, trainer.streams, 0, 0):
         assert ascent is not None
         (mine,), (other,) = own.pairs, ascent.pairs
         assert mine[0].shape == other[0].shape
@@ -122,8 +122,8 @@ def test_a_step_sees_the_images_it_should(
         return original(self, pairs, images, tally)
 
     monkeypatch.setattr(type(trainer.backward), "__call__", spy)
-    own, ascent = next(steps(trainer.config, trainer.streams, 0, 0))
-    trainer.stepper(own, ascent, trainer.tally)
+    own, ascent = next(step_batches(trainer.config, trainer.streams, 0, 0))
+    trainer.take_step(own, ascent, trainer.tally)
     assert [size for size, _ in seen] == expected
     assert [counted for _, counted in seen] == [True] + [False] * (len(expected) - 1)
     assert trainer.tally.count == expected[0]
@@ -135,9 +135,9 @@ def test_clipping_leaves_the_ascent_gradient_alone(precision: str, tiny: Tiny) -
     for clip in (None, 1e-3):
         config = tiny(f"{clip}", engine={"clip_norm": clip, "precision": precision})
         trainer = _trainer(dataclasses.replace(config))
-        own, ascent = next(steps(trainer.config, trainer.streams, 0, 0))
+        own, ascent = next(step_batches(trainer.config, trainer.streams, 0, 0))
         before = [p.detach().clone() for p in trainer.model.parameters()]
-        trainer.stepper(own, ascent, trainer.tally)
+        trainer.take_step(own, ascent, trainer.tally)
         kept = trainer.optimizer.state_dict()["state"]
         averages = [
             value

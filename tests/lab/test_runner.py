@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from lab_runs import Tiny, final_state, same
 
-from friendly_sam.lab.engine import train
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.records import read_run, run_state
-from friendly_sam.lab.runner import run_all
+from friendly_sam.lab.records.run import read_run, run_state
+from friendly_sam.lab.runner.pool import run_all
+from friendly_sam.lab.training.trainer import train
 
 
 def test_runs_are_done_skipped_resumed_and_one_failure_stops_no_other(
@@ -56,7 +56,7 @@ def test_a_killed_worker_takes_one_run_with_it(tiny: Tiny) -> None:
     configs = [tiny("long", epochs=5000), tiny("short", seed=1)]
 
     def kill() -> None:
-        for _ in range(600):
+        for _ in range(6000):
             if run_state(Path(str(configs[0].output))) == "running":
                 break
             time.sleep(0.05)
@@ -78,7 +78,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from lab_runs import tiny_config
-from friendly_sam.lab.runner import run_all
+from friendly_sam.lab.runner.pool import run_all
 if __name__ == "__main__":
     root = Path(sys.argv[1])
     run_all([tiny_config(root / str(s), seed=s, epochs=5000) for s in range(2)], workers=1)

@@ -7,20 +7,21 @@ from typing import Any
 import pytest
 import yaml
 
-from friendly_sam.lab import config as module
-from friendly_sam.lab.config import MethodConfig, RunConfig
-from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.methods import METHODS, label, resolve
-from friendly_sam.lab.parsing import (
+from friendly_sam.lab.config import schema as module
+from friendly_sam.lab.config.identity import difference
+from friendly_sam.lab.config.methods import METHODS
+from friendly_sam.lab.config.presets import PRESETS, preset
+from friendly_sam.lab.config.resolve import label, resolve
+from friendly_sam.lab.config.schema import MethodConfig, RunConfig
+from friendly_sam.lab.config.yaml import (
     config_parser,
-    difference,
     flatten,
     from_arguments,
     from_dict,
     from_yaml,
     to_yaml,
 )
-from friendly_sam.lab.presets import PRESETS, preset
+from friendly_sam.lab.errors import LabError
 
 BAD = [
     ("DataConfig", {"label_noise": 1.5}, "data.label_noise must be between 0 and 1, got 1.5"),
@@ -59,7 +60,7 @@ def test_every_field_is_explained_in_the_help() -> None:
     text = config_parser().format_help()
     for name in flatten(RunConfig()):
         assert f"--{name} " in text
-    assert "Radius of the ball" in text
+    assert "Radius of the perturbation" in text
     assert text.count("(type:") == len(flatten(RunConfig()))
 
 
@@ -99,20 +100,21 @@ def test_the_papers_numbers_are_in_the_presets() -> None:
 def test_a_method_gets_its_own_defaults() -> None:
     for name, info in METHODS.items():
         method = resolve(RunConfig(method=MethodConfig(name=name))).method
-        for key in ("rho", "sigma", "decay", "variant", "eta"):
-            assert getattr(method, key) == info.defaults.get(key)
+        for key, setting in info.settings.items():
+            assert getattr(method, key) == setting.default
+            assert setting.source
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"name": "base", "rho": 0.1}, "method.rho=0.1 has no meaning for method base"),
-        ({"name": "sam", "decay": 0.9}, "method.decay=0.9 has no meaning for method sam"),
-        ({"name": "fsam", "only": "weight"}, "method.only=weight has no meaning"),
+        ({"name": "base", "rho": 0.1}, "method.rho=0.1 does not apply to method base"),
+        ({"name": "sam", "decay": 0.9}, "method.decay=0.9 does not apply to method sam"),
+        ({"name": "fsam", "only": "weight"}, "method.only=weight does not apply"),
         ({"name": "sam-full", "ascent_batches": 2}, "does not use the step's batch"),
     ],
 )
-def test_a_setting_without_meaning_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_a_setting_that_does_not_apply_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(LabError, match=message):
         resolve(RunConfig(method=MethodConfig(**settings)))
 
@@ -134,7 +136,10 @@ def test_preset_then_file_then_command_line(tmp_path: Path) -> None:
             ["--method.rh", "1"],
             "unrecognized arguments: --method.rh (did you mean --method.rho?) 1",
         ),
-        (["--method.name", "sm"], "method.name: expected one of 'base', 'sam'"),
+        (
+            ["--method.name", "sm"],
+            "method.name: unknown method 'sm' (did you mean sam?): choose from base, sam, asam",
+        ),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--method.rho", "-1"], "method.rho must be at least 0, got -1.0"),
     ],
@@ -182,3 +187,12 @@ def test_labels_are_those_of_the_paper() -> None:
     assert label(preset("digits-mlp-sgd")) == "SGD"
     assert label(preset("cifar10-deit_small-adamw")) == "AdamW"
     assert label(preset("digits-mlp-fsam")) == "F-SAM"
+
+
+def test_a_config_of_an_older_version_is_read_without_what_was_removed(tmp_path: Path) -> None:
+    config = resolve(RunConfig())
+    values = yaml.safe_load(to_yaml(config))
+    values["engine"]["fused"] = True
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(values))
+    assert from_yaml(path) == config

@@ -6,26 +6,27 @@ import dataclasses
 
 import pytest
 
+from friendly_sam.lab.config.identity import identity
+from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.experiments import EXPERIMENTS, SCALES, experiment
-from friendly_sam.lab.experiments.identity import identity, needs, place
-from friendly_sam.lab.experiments.paper import printed, source
-from friendly_sam.lab.experiments.plan import estimate, plan
-from friendly_sam.lab.methods import resolve
+from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, experiment
+from friendly_sam.lab.paper.plan import estimate, plan
+from friendly_sam.lab.paper.printed import printed, source
+from friendly_sam.lab.paper.run_folders import needs, place
 
-ROWS = [
+NAMES = [
     "table1", "table2", "table3", "table4", "table5", "table6", "decay",
     "figure2a", "figure2b", "figure2c", "figureA1", "figure3", "figure4", "figureA2", "figureA3",
-    "theory", "ascent-fraction", "cheaper",
+    "theory", "ascent-fraction", "relatives", "cheaper",
 ]  # fmt: skip
 
 
 def test_there_is_a_row_for_every_table_and_figure():
-    assert list(EXPERIMENTS) == ROWS
+    assert list(EXPERIMENTS) == NAMES
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_row_has_valid_runs_a_mapping_and_a_claim(name, scale):
     row = experiment(name)
     assert row.mapping[scale]
