@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup test demo docs lint types format mutants faults clean
+.PHONY: setup test demo docs lint types format mutants attack faults clean
 
 setup: $(VENV)/.installed
 
@@ -42,6 +42,9 @@ $(VENV)/.docs-installed: $(VENV)/.installed
 
 mutants: setup
 	$(BIN)/python tests/break_promises.py
+
+attack: setup
+	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python attack.py
 
 faults: setup
 	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python faults.py

@@ -14,7 +14,7 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from friendly_sam.lab.records import is_run, read_run
+from friendly_sam.lab.records.run import is_run, read_run
 
 SHARES = (0.1, 0.25, 0.5, 1.0)
 FIXED = (0.05, 0.1, 0.2)

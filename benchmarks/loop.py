@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from friendly_sam.lab.bench.epoch import METHODS, compare, setting
+from friendly_sam.lab.bench.epoch import MEASURED, compare, setting
 from friendly_sam.lab.bench.tables import epoch
-from friendly_sam.lab.distributed import world
-from friendly_sam.lab.report.console import plain_table
+from friendly_sam.lab.report.tables import plain_table
+from friendly_sam.lab.training.distributed import world
 
 
 def main():
@@ -27,7 +27,7 @@ def main():
     torch.set_num_threads(1)
     size = {"network": "resnet8", "images": options.images, "size": 32, "batch": 128, "threads": 1}
     rows = {}
-    for title, method in METHODS.items():
+    for title, method in MEASURED.items():
         with tempfile.TemporaryDirectory() as folder:
             config = setting(method, folder, **size)
             data = replace(config.data, name="cifar10", root=options.root)

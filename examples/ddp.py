@@ -8,10 +8,11 @@ On several machines the same command runs on each, with the address of the first
         examples/ddp.py
 
 Global (the default): the ascent gradient is averaged over processes, so training is that of one
-process on the joined batch. Local (`sync_ascent=False`): each process climbs along the gradient of
-its own part of the batch and keeps its own moving average (m-sharpness); one all-reduce is saved.
-A checkpoint holds the moving average of the process that writes it: with local ascent, save one
-for each process.
+process on the joined batch. Local (`sync_ascent=False`): each process is perturbed along the
+gradient of its own part of the batch and keeps its own EMA (m-sharpness); one all-reduce is saved.
+A checkpoint holds the EMA of the process that writes it: with local ascent, save one for each
+process.
+
 """
 
 import argparse

@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 examples/fsdp2.py
 
 The norm of the perturbation is that of all shards together, so the result is that of the
-unsharded model. The moving average is sharded like the parameters.
+unsharded model. The EMA is sharded like the parameters.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Training:
                 self.optimizer.step(closure)
 
     def state(self) -> dict:
-        """Return what a checkpoint holds: weights, momentum, moving averages, counters."""
+        """Return what a checkpoint holds: weights, momentum, EMAs, counters."""
         model, optimizer = get_state_dict(self.model, self.optimizer)
         return {"model": model, "optimizer": optimizer}
 

@@ -108,7 +108,7 @@ if __name__ == "__main__":
     transformers.logging.disable_progress_bar()
     for name, method in (
         ("AdamW", {}),
-        (f"F-SAM, rho {chosen.rho}", {"method": "F-SAM", "rho": chosen.rho}),
+        (f"F-SAM, rho {chosen.rho}", {"method": "fsam", "rho": chosen.rho}),
     ):
         results = [
             train({"text": text, "image": image}[chosen.task], method, seed,
