@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -10,6 +11,27 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the name that is nearest, or nothing if none is near."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def printable(text: str) -> str:
+    r"""Return a text without control characters: what moves a terminal's cursor is spelt out.
+
+    Names and messages of run folders, data and configs reach the terminal; an escape sequence
+    in them must not (nor half a surrogate pair, which no terminal takes).
+
+    Example:
+        >>> printable("a" + chr(27) + "[2Jb")
+        'a\\x1b[2Jb'
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" or _is_space(c) else _spelt(c) for c in text)
+
+
+def _is_space(character: str) -> bool:
+    return unicodedata.category(character) == "Zs"
+
+
+def _spelt(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 class LabError(Exception):
