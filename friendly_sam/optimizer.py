@@ -16,6 +16,7 @@ from friendly_sam._machinery.gradients import Gradients
 from friendly_sam._machinery.hooks import own_hooks
 from friendly_sam._machinery.inference import ordinary_mode
 from friendly_sam._machinery.interrupts import Uninterrupted
+from friendly_sam._machinery.lightning_closure import warn_of_lightning
 from friendly_sam._machinery.randomness import random_state
 from friendly_sam._machinery.record import LastStep
 from friendly_sam._machinery.warn import warn
@@ -140,6 +141,7 @@ class SharpnessAware(Assembled):
         self.refuse_inside("step()")
         if closure is None:
             return self._step_with_given_gradients(ascent, before_step)
+        warn_of_lightning(closure, self._warned)
         closure = torch.enable_grad()(closure)
         self.zero_grad()
         loss = perturbed_loss = rewind = None

@@ -64,6 +64,16 @@ class SharpnessAwareMixin(_Module):
     """Whether `training_step` is running at w + ε."""
     _micro_batches: list[tuple[Any, int]]
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a class in which `LightningModule` stands first: its methods would win."""
+        super().__init_subclass__(**kwargs)
+        before = cls.__mro__[: cls.__mro__.index(SharpnessAwareMixin)]
+        if any(kind.__name__ == "LightningModule" for kind in before):
+            raise TypeError(
+                f"SharpnessAwareMixin must stand before LightningModule: "
+                f"class {cls.__name__}(SharpnessAwareMixin, LightningModule)"
+            )
+
     def on_fit_start(self) -> None:
         """Refuse what cannot be made to work, before any training."""
         super().on_fit_start()

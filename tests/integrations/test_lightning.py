@@ -24,6 +24,7 @@ from lightning_problem import (
 from torch.nn import functional as F
 
 from friendly_sam import Every
+from friendly_sam.integrations.lightning import SharpnessAwareMixin
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in IGNORED]
 KINDS = {"plain wrapper": Plain, "mix-in": Mixed}
@@ -99,7 +100,8 @@ def test_without_the_mixin_clipping_and_accumulation_are_not_what_they_should_be
     """Why there is a mix-in; when Lightning changes this, the guide must too."""
     clipped, reference = Plain(), Plain()
     fit = trainer(tmp_path, gradient_clip_val=0.05)
-    fit.fit(clipped, loader())
+    with pytest.warns(UserWarning, match="gradient_clip_val: the gradient at w is clipped too"):
+        fit.fit(clipped, loader())
     optimizer, _ = by_hand(reference, 2 * BATCHES, clip=0.05)
     norms = [
         torch.nn.utils.get_total_norm(each.memory.tensors("ema").values())
@@ -107,9 +109,27 @@ def test_without_the_mixin_clipping_and_accumulation_are_not_what_they_should_be
     ]
     assert norms[0] <= 0.05 < norms[1], "the average holds clipped gradients"
     pieces, whole = Plain(batchnorm=False), Plain(batchnorm=False)
-    trainer(tmp_path, accumulate_grad_batches=4).fit(pieces, loader(SIZE // 4))
+    with pytest.warns(UserWarning, match="accumulate_grad_batches=4: the second pass") as told:
+        trainer(tmp_path, accumulate_grad_batches=4).fit(pieces, loader(SIZE // 4))
+    assert len([each for each in told if "SharpnessAwareMixin" in str(each.message)]) == 1
     trainer(tmp_path).fit(whole, loader(SIZE))
     assert not torch.allclose(weights(pieces)[0], weights(whole)[0], atol=1e-3)
+
+
+def test_clipping_of_ones_own_is_warned_of_too(tmp_path):
+    class Own(Plain):
+        def configure_gradient_clipping(self, optimizer, **_):
+            self.clip_gradients(optimizer, 0.05, "norm")
+
+    with pytest.warns(UserWarning, match="configure_gradient_clipping: the gradient at w"):
+        trainer(tmp_path, epochs=1).fit(Own(), loader())
+
+
+def test_a_mixin_that_stands_after_the_module_is_refused():
+    with pytest.raises(TypeError, match=r"class Late\(SharpnessAwareMixin, LightningModule\)"):
+        type("Late", (Plain, SharpnessAwareMixin), {})
+    other = type("Other", (), {"optimizer_step": lambda self, *a: super().optimizer_step(*a)})
+    type("Early", (other, SharpnessAwareMixin, Plain), {})  # before the module is enough
 
 
 def test_bf16_is_the_hand_written_loop(tmp_path):
