@@ -1,6 +1,6 @@
 """Hugging Face `Trainer`: sharpness-aware training by a method's name.
 
-Needs `pip install "friendly-sam[hf]"`.
+Needs `pip install ".[hf]"`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from friendly_sam._machinery.install import how_to_install
 from friendly_sam.lab.config.methods import METHODS, SETTINGS, build, complete, find
 from friendly_sam.optimizer import SharpnessAware
 from friendly_sam.policies import Every
@@ -22,7 +23,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "friendly_sam.integrations.transformers needs transformers and accelerate: "
-        'pip install "friendly-sam[hf]"'
+        f"{how_to_install('hf')}"
     ) from error
 
 __all__ = ["SharpnessAwareTrainer"]
@@ -65,10 +66,11 @@ class SharpnessAwareTrainer(Trainer):
         given = {name: value for name, value in given.items() if value is not None}
         self._micro_batches: list[tuple[Any, Any]] = []
         self._method = method
-        self._when = None if every is None else Every(every)
+        self._when = None if every is None else _every(every)
         if isinstance(method, str):
             self._method = find(method, [n for n, m in METHODS.items() if m.self_contained])
             self._settings = complete(self._method, given)
+            self._try_settings()
         elif not callable(method):
             raise TypeError(f"method must be a name or a function, not {method!r}")
         elif given or every is not None:
@@ -118,6 +120,11 @@ class SharpnessAwareTrainer(Trainer):
                     loss = loss + found if one_pass else loss
         return loss
 
+    def _try_settings(self) -> None:
+        """Refuse a bad setting now, before the data and the model are looked at."""
+        some = nn.Linear(1, 1)
+        self._wrap(torch.optim.SGD(some.parameters(), lr=0.1, momentum=0.9), some)
+
     def _wrap(self, base: Optimizer, model: nn.Module) -> SharpnessAware:
         if isinstance(self._method, str):
             return build(base, self._method, self._settings, when=self._when, model=model)
@@ -138,6 +145,13 @@ class SharpnessAwareTrainer(Trainer):
                 "FSDP 1 hides the parameters in flat shards, whose norm is not that of the whole: "
                 "use FSDP2 (fsdp_version 2) or DDP"
             )
+
+
+def _every(period: int) -> Every:
+    try:
+        return Every(period)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"every must be an integer >= 1, not {period!r}") from error
 
 
 def _unwrapped(optimizer: Any) -> Any:

@@ -209,13 +209,28 @@ def test_a_failed_second_pass_leaves_the_weights(tmp_path):
         ({"method": "SAM", "sigma": 1.0}, ValueError, "sigma=1.0 does not apply to method sam"),
         ({"method": 3}, TypeError, "must be a name or a function, not 3"),
         ({"method": FriendlySAM, "rho": 0.1}, ValueError, "rho cannot be combined with a function"),
-        ({"method": "F-SAM", "rho": -1.0}, ValueError, "rho"),
-        ({"method": lambda base, model: base}, TypeError, "method gave a .*, not a SharpnessAware"),
+        ({"method": "F-SAM", "rho": -1.0}, ValueError, "rho must be a finite number >= 0, not -1"),
+        ({"rho": "abc"}, TypeError, "rho must be a finite number >= 0, not 'abc'"),
+        ({"rho": float("nan")}, ValueError, "rho must be a finite number"),
+        ({"decay": 2}, ValueError, "decay must be .* < 1, not 2"),
+        ({"variant": "x"}, ValueError, "variant must be .*, not 'x'"),
+        ({"average": "fp8"}, ValueError, "average must be full or bf16, not 'fp8'"),
+        ({"method": "asam", "only": 3}, TypeError, "only must be a string"),
+        ({"method": "gsam", "alpha": -1}, ValueError, "alpha must be"),
+        ({"every": 0}, ValueError, "every must be an integer >= 1, not 0"),
+        ({"every": 1.5}, TypeError, "every must be an integer >= 1, not 1.5"),
+        ({"method": "fsamm"}, ValueError, r"unknown method 'fsamm' \(did you mean fsam\?\)"),
     ],
 )
-def test_bad_settings_are_refused(tmp_path, sharp, error, message):
+def test_bad_settings_are_refused_when_the_trainer_is_made(tmp_path, sharp, error, message):
     with pytest.raises(error, match=message):
-        trainer(tmp_path, sharp=sharp).create_optimizer()
+        trainer(tmp_path, sharp=sharp)
+
+
+def test_a_function_that_returns_no_sharpness_aware_optimizer_is_refused(tmp_path):
+    run = trainer(tmp_path, sharp={"method": lambda base, model: base})
+    with pytest.raises(TypeError, match=r"method gave a .*, not a SharpnessAware"):
+        run.create_optimizer()
 
 
 def test_deepspeed_and_fsdp1_are_refused(tmp_path):

@@ -48,12 +48,19 @@ class Component:
     """What else `build` takes: things that the training loop has, such as `full_gradient`."""
 
 
+AVERAGES = {"full": None, "bf16": torch.bfloat16}
+"""The precision of the EMA by its name; `None` is that of the gradients."""
+
+
 def _batch_noise(sigma: Any, decay: float, variant: Any, average: str) -> BatchNoise:
-    dtype = torch.bfloat16 if average == "bf16" else None
-    return BatchNoise(sigma=sigma, decay=decay, variant=variant, dtype=dtype)
+    if average not in AVERAGES:
+        raise ValueError(f"average must be {' or '.join(AVERAGES)}, not {average!r}")
+    return BatchNoise(sigma=sigma, decay=decay, variant=variant, dtype=AVERAGES[average])
 
 
 def _parameter_scaled(eta: float, only: str | None) -> ParameterScaled:
+    if only is not None and not isinstance(only, str):
+        raise TypeError(f"only must be a string, part of a parameter's name, not {only!r}")
     return ParameterScaled(eta, only=None if only is None else lambda name: only in name)
 
 
