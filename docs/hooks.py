@@ -7,18 +7,23 @@ from typing import Any
 import griffe
 from latex2mathml.converter import convert
 
+from friendly_sam._machinery.install import COMMAND
+
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
+INSTALL = re.compile(r'pip install "\.\[([\w,]+)\]"')
 PLACE = re.compile(r"`friendly_sam\.([\w.]+)`")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Read what GitHub reads: lists nested by two spaces, Markdown inside <details>.
 
-    On the map of the paper, file and line are added to a name.
+    How an extra is installed is said in the words of the package. On the map of the paper, file and
+    line are added to a name.
     """
     if page.file.src_uri == "paper-to-code.md":
         markdown = PLACE.sub(lambda found: _place(found[1]), markdown)
+    markdown = INSTALL.sub(lambda found: COMMAND.format(extra=found[1]), markdown)
     markdown = re.sub(r"(?m)^  - ", "    - ", markdown)
     return markdown.replace("<details>", '<details markdown="1">')
 

@@ -1,6 +1,7 @@
 """What is packed, what an extra brings, and what a missing one says."""
 
 import ast
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 import friendly_sam
+from friendly_sam._machinery.install import COMMAND
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -102,10 +104,24 @@ def test_the_command_without_the_lab_says_in_one_line_what_to_install(tmp_path):
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("fsam: error: ")
-    assert 'pip install "friendly-sam[lab]"' in line
+    assert 'pip install ".[lab]"' in line
 
 
 def test_the_version_is_the_same_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == friendly_sam.__version__
     assert f"## {friendly_sam.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_text_installs_an_extra_in_the_same_words():
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("friendly_sam/**/*.py")]
+    found = {
+        (path.name, line)
+        for path in texts
+        for line in re.findall(r"""pip install ["']?[\w.-]*\[[^\]]*\]["']?""", path.read_text())
+    }
+    said = {line for name, line in found if name != "install.py"}
+    assert said, "the guides say how to install"
+    extras = {line: line[line.index("[") + 1 : line.index("]")] for line in said}
+    assert {line for line in said if line != COMMAND.format(extra=extras[line])} == set()
+    assert {name for each in extras.values() for name in each.split(",")} <= set(EXTRAS)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from friendly_sam._machinery.install import how_to_install
+
 Theme = Literal["light", "dark"]
 Kind = Literal["png", "svg", "pdf"]
 
@@ -44,9 +46,7 @@ def matplotlib_figure() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise ImportError(
-            "pictures need matplotlib: pip install 'friendly-sam[sharpness]'"
-        ) from error
+        raise ImportError(f"pictures need matplotlib: {how_to_install('sharpness')}") from error
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 

@@ -9,7 +9,7 @@ import pytest
 def test_a_missing_transformers_is_an_error_with_the_command(monkeypatch):
     monkeypatch.delitem(sys.modules, "friendly_sam.integrations.transformers", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match=r'pip install "friendly-sam\[hf\]"'):
+    with pytest.raises(ImportError, match=r'pip install "\.\[hf\]"'):
         importlib.import_module("friendly_sam.integrations.transformers")
 
 

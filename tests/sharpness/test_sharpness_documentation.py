@@ -64,4 +64,4 @@ def test_a_missing_extra_gives_the_command_to_install_it():
         "try: render(lambda a, i: None, kind='png')\n"
         "except ImportError as error: print(error)"
     )
-    assert "pip install 'friendly-sam[sharpness]'" in run(code).stdout
+    assert 'pip install ".[sharpness]"' in run(code).stdout

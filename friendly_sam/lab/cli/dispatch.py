@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
+from friendly_sam._machinery.install import how_to_install
 from friendly_sam.lab.errors import LabError, RunError, did_you_mean
 from friendly_sam.lab.training.interrupts import Stopped
 
@@ -102,8 +103,7 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
     if module in ("", "friendly_sam"):
         return str(error)
     return (
-        f"{module} is not installed, and the commands need the extra lab: "
-        'pip install ".[lab]" in a clone, or pip install "friendly-sam[lab]"'
+        f"{module} is not installed, and the commands need the extra lab: {how_to_install('lab')}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from friendly_sam._machinery.install import how_to_install
 from friendly_sam.lab.data.randomness import generator_for
 from friendly_sam.lab.data.source import Source
 
@@ -21,7 +22,7 @@ def load_digits() -> dict[str, Source]:
         from sklearn import datasets
     except ImportError as error:
         raise ImportError(
-            f"the digits need scikit-learn: pip install 'friendly-sam[lab]' ({error})"
+            f"the digits need scikit-learn: {how_to_install('lab')} ({error})"
         ) from error
 
     bunch = datasets.load_digits()

@@ -12,6 +12,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from friendly_sam._machinery.install import how_to_install
 from friendly_sam.lab.data.dataset import Encoded
 
 IMAGE_COLUMNS = ("img", "image", "images", "picture")
@@ -113,7 +114,7 @@ def _datasets() -> Any:
         import datasets
     except ImportError as error:
         raise ImportError(
-            f"this data needs the package datasets: pip install 'friendly-sam[lab]' ({error})"
+            f"this data needs the package datasets: {how_to_install('lab')} ({error})"
         ) from error
     return datasets
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from friendly_sam._machinery.install import how_to_install
+
 
 class HuggingFaceClassifier(nn.Module):
     """A transformers image classifier as `model(images) -> logits`.
@@ -48,7 +50,7 @@ def hugging_face(
         from transformers import AutoConfig, AutoModelForImageClassification
     except ImportError as error:
         raise ImportError(
-            f"hf:{name} needs transformers: pip install 'friendly-sam[hf]' ({_line(error)})"
+            f"hf:{name} needs transformers: {how_to_install('hf')} ({_line(error)})"
         ) from error
 
     folder = _local_folder(name)
