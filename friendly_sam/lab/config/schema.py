@@ -7,25 +7,20 @@ that the `config.yaml` of a run holds every value it used.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from friendly_sam.lab.config.bounds import (
+    LARGEST_IMAGE,
+    LARGEST_SEED,
+    MOST_THREADS,
+    below_one,
+    number,
+    positive,
+    share,
+    text,
+)
 from friendly_sam.lab.config.methods import METHODS, unknown_method
-
-
-def _number(name: str, value: float | None, low: float, high: float = math.inf) -> None:
-    """Refuse a number outside [low, high], naming field, value and bound."""
-    if value is None or (low <= value <= high and math.isfinite(value)):
-        return
-    bound = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
-    raise ValueError(f"{name} must be {bound}, got {value}")
-
-
-def _positive(name: str, value: float | None) -> None:
-    """Refuse zero, negative numbers and infinities."""
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be greater than 0, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +65,20 @@ class DataConfig:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("data.name must name a data set, got an empty string")
-        _number("data.train_size", self.train_size, 1)
-        _number("data.validation_size", self.validation_size, 0)
-        _number("data.test_size", self.test_size, 1)
-        _number("data.image_size", self.image_size, 1)
-        _number("data.label_noise", self.label_noise, 0, 1)
-        _number("data.batch_size", self.batch_size, 1)
-        _number("data.crop_padding", self.crop_padding, 0)
-        _number("data.cutout", self.cutout, 0)
-        _number("data.cutout_probability", self.cutout_probability, 0, 1)
-        _number("data.workers", self.workers, 0)
+        text("data.name", self.name)
+        text("data.root", self.root)
+        number("data.train_size", self.train_size, 1)
+        number("data.validation_size", self.validation_size, 0)
+        number("data.test_size", self.test_size, 1)
+        number("data.image_size", self.image_size, 1, LARGEST_IMAGE)
+        for label in self.classes or ():
+            number("data.classes", label, 0)
+        number("data.label_noise", self.label_noise, 0, 1)
+        number("data.batch_size", self.batch_size, 1)
+        number("data.crop_padding", self.crop_padding, 0, LARGEST_IMAGE)
+        number("data.cutout", self.cutout, 0, LARGEST_IMAGE)
+        number("data.cutout_probability", self.cutout_probability, 0, 1)
+        number("data.workers", self.workers, 0, 256)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +93,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("model.name must name a network, got an empty string")
+        text("model.name", self.name)
+        text("model.weights", self.weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,27 +143,22 @@ class MethodConfig:
     def __post_init__(self) -> None:
         if self.name not in METHODS:
             raise ValueError(f"method.name: {unknown_method(self.name)}")
-        _number("method.rho", self.rho, 0)
+        number("method.rho", self.rho, 0)
         if not isinstance(self.sigma, str):
-            _number("method.sigma", self.sigma, 0)
-        if self.decay is not None and not 0 <= self.decay < 1:
-            raise ValueError(f"method.decay must be at least 0 and below 1, got {self.decay}")
-        _number("method.eta", self.eta, 0)
-        if self.theta is not None and not 0 < self.theta <= 1:
-            raise ValueError(f"method.theta must be above 0 and at most 1, got {self.theta}")
-        _number("method.alpha", self.alpha, 0)
-        if self.gamma is not None and not 0 <= self.gamma < 1:
-            raise ValueError(f"method.gamma must be at least 0 and below 1, got {self.gamma}")
-        _number("method.every", self.every, 1)
-        _number("method.start", self.start, 0)
+            number("method.sigma", self.sigma, 0)
+        below_one("method.decay", self.decay)
+        number("method.eta", self.eta, 0)
+        share("method.theta", self.theta)
+        number("method.alpha", self.alpha, 0)
+        below_one("method.gamma", self.gamma)
+        number("method.every", self.every, 1)
+        number("method.start", self.start, 0)
         if self.start is not None and self.start > 1 and self.start != int(self.start):
             raise ValueError(f"method.start must be below 1 or a whole step, got {self.start}")
-        _number("method.probability", self.probability, 0, 1)
-        _number("method.ascent_batches", self.ascent_batches, 1)
-        if not 0 < self.ascent_fraction <= 1:
-            raise ValueError(
-                f"method.ascent_fraction must be above 0 and at most 1, got {self.ascent_fraction}"
-            )
+        number("method.probability", self.probability, 0, 1)
+        number("method.ascent_batches", self.ascent_batches, 1, 1_000_000)
+        share("method.ascent_fraction", self.ascent_fraction)
+        text("method.only", self.only)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,13 +179,13 @@ class BaseConfig:
     """Weight decay."""
 
     def __post_init__(self) -> None:
-        _positive("base.lr", self.lr)
-        _number("base.momentum", self.momentum, 0)
+        positive("base.lr", self.lr)
+        number("base.momentum", self.momentum, 0)
         if self.nesterov and self.momentum == 0:
             raise ValueError("base.nesterov needs base.momentum greater than 0, got 0")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"base.betas must be at least 0 and below 1, got {self.betas}")
-        _number("base.weight_decay", self.weight_decay, 0)
+        for beta in self.betas:
+            below_one("base.betas", beta)
+        number("base.weight_decay", self.weight_decay, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,10 +202,10 @@ class ScheduleConfig:
     """step: the factor of each drop."""
 
     def __post_init__(self) -> None:
-        _number("schedule.warmup_epochs", self.warmup_epochs, 0)
+        number("schedule.warmup_epochs", self.warmup_epochs, 0)
         for milestone in self.milestones:
-            _number("schedule.milestones", milestone, 0, 1)
-        _positive("schedule.gamma", self.gamma)
+            number("schedule.milestones", milestone, 0, 1)
+        positive("schedule.gamma", self.gamma)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,13 +242,14 @@ class EngineConfig:
     """Every n epochs, log what the perturbation is made of (0: never); costs a full gradient."""
 
     def __post_init__(self) -> None:
-        _number("engine.threads", self.threads, 1)
-        _positive("engine.clip_norm", self.clip_norm)
-        _number("engine.micro_batches", self.micro_batches, 1)
-        _number("engine.eval_batch_size", self.eval_batch_size, 1)
-        _number("engine.checkpoint_epochs", self.checkpoint_epochs, 0)
-        _number("engine.checkpoint_steps", self.checkpoint_steps, 0)
-        _number("engine.decomposition", self.decomposition, 0)
+        text("engine.device", self.device)
+        number("engine.threads", self.threads, 1, MOST_THREADS)
+        positive("engine.clip_norm", self.clip_norm)
+        number("engine.micro_batches", self.micro_batches, 1)
+        number("engine.eval_batch_size", self.eval_batch_size, 1)
+        number("engine.checkpoint_epochs", self.checkpoint_epochs, 0)
+        number("engine.checkpoint_steps", self.checkpoint_steps, 0)
+        number("engine.decomposition", self.decomposition, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,8 +276,9 @@ class RunConfig:
     """The run's folder (null: `runs/<name of the run>`)."""
 
     def __post_init__(self) -> None:
-        _number("epochs", self.epochs, 1)
-        _number("seed", self.seed, 0)
+        number("epochs", self.epochs, 1, 1_000_000)
+        number("seed", self.seed, 0, LARGEST_SEED)
+        text("output", self.output)
         if self.schedule.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"schedule.warmup_epochs must be below epochs ({self.epochs}), "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,14 +18,15 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import yaml
 
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.settings_file import checked_settings, read_settings
 from friendly_sam.lab.errors import LabError, with_near_options
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
-
-REMOVED = {"engine.fused"}
-"""Settings of run folders that 0.1 wrote; they changed speed only."""
+MISTAKES = (argparse.ArgumentError, ValueError, TypeError, ArithmeticError, RecursionError)
+"""What the parser raises for a bad value; an integer too large for a float overflows."""
+_SECTIONS = ("data", "model", "method", "base", "schedule", "engine")
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -57,34 +59,20 @@ def flatten(config: RunConfig) -> dict[str, Any]:
 
 def from_dict(values: Mapping[str, Any], source: str = "the config") -> RunConfig:
     """Build a config from dictionaries; unknown keys and wrong types are refused."""
-    parser = _plain_parser()
-    try:
-        return _instantiate(parser, parser.parse_object(_without_removed(values)))
-    except (argparse.ArgumentError, ValueError, TypeError) as error:
-        raise LabError(f"{source}: {one_line(error)}") from error
-
-
-def _without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop settings that older versions wrote and that no longer exist."""
-    return {
-        key: {name: item for name, item in value.items() if f"{key}.{name}" not in REMOVED}
-        if isinstance(value, dict)
-        else value
-        for key, value in values.items()
-    }
+    return _from_settings(checked_settings(values, source), source)
 
 
 def from_yaml(path: Path) -> RunConfig:
     """Read a YAML file (safely: it can hold data, never code)."""
+    return _from_settings(read_settings(path), str(path))
+
+
+def _from_settings(settings: dict[str, Any], source: str) -> RunConfig:
+    parser = _plain_parser()
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LabError(f"{path} is not valid YAML: {one_line(error)}") from error
-    if not isinstance(values, dict):
-        raise LabError(f"{path} must hold settings as `key: value`, got {type(values).__name__}")
-    return from_dict(values, str(path))
+        return _instantiate(parser, parser.parse_object(settings))
+    except MISTAKES as error:
+        raise LabError(f"{source}: {one_line(error)}") from error
 
 
 def from_arguments(
@@ -99,9 +87,21 @@ def from_arguments(
     """
     try:
         return _instantiate(parser, parser.parse_args(list(arguments)))
-    except (argparse.ArgumentError, ValueError, TypeError) as error:
+    except MISTAKES as error:
+        if isinstance(error, ArithmeticError) or "4300 digits" in str(error):
+            raise LabError(_huge(arguments)) from error
         options = [*parser._option_string_actions, *own]
         raise LabError(with_near_options(one_line(error), options)) from error
+
+
+def _huge(arguments: Sequence[str]) -> str:
+    """Name the option whose number is too large for the parser itself."""
+    words = [word for argument in arguments for word in argument.partition("=")[::2] if word]
+    for name, value in itertools.pairwise(words):
+        digits = re.search(r"\d{40,}", value)
+        if digits:
+            return f"{name} must have fewer digits, got an integer of {len(digits[0])} digits"
+    return "a number is too large"
 
 
 def config_parser(start: RunConfig | None = None, **options: Any) -> ArgumentParser:
@@ -110,11 +110,29 @@ def config_parser(start: RunConfig | None = None, **options: Any) -> ArgumentPar
 
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = jsonargparse.ArgumentParser(exit_on_error=False, allow_abbrev=False, **options)
-    parser.add_argument("--config", action="config", help="a YAML file of settings")
+    parser.add_argument("--config", action=_config_file(), help="a YAML file of settings")
     parser.add_class_arguments(RunConfig)
+    for section in _SECTIONS:  # `--data x` would read a file, or import a class of that name
+        del parser._option_string_actions[f"--{section}"]
     if start is not None:
         parser.set_defaults(flatten(start))
     return parser
+
+
+def _config_file() -> Any:
+    """Return the action of `--config`, which reads a file by our own, bounded reader."""
+    import jsonargparse
+
+    class ConfigFile(jsonargparse.ActionConfigFile):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def apply_config(parser: Any, cfg: Any, dest: str, value: Any) -> None:
+            """Put the settings of a file into the namespace of the parser."""
+            settings = read_settings(Path(value))
+            found = parser.parse_object(settings, defaults=False)
+            for key in (key for key in found.keys() if key != dest):  # noqa: SIM118
+                cfg[key] = found[key]
+
+    return ConfigFile
 
 
 @functools.cache
@@ -146,4 +164,34 @@ def one_line(error: BaseException | str) -> str:
     text = re.sub(r'Parser key "([^"]+)":', r"\1:", text)
     text = re.sub(r"typing\.Literal\[([^\]]*)\]", r"one of \1", text)
     text = re.sub(r"<class '(\w+)'>", r"\1", text)
-    return re.sub(r"Expected an? one of", "expected one of", text)
+    text = re.sub(
+        r"Does not validate against any of the Union subtypes Subtypes: \[(.*?)\] Errors: .*"
+        r"Given value: (.*)$",
+        lambda found: f"expected {_in_words(found[1])}, got {found[2]}",
+        text,
+    )
+    text = re.sub(
+        r"Expected an? ([^.]+)\. Got value: (.*)$",
+        lambda found: f"expected {_in_words(found[1])}, got {found[2]}",
+        text,
+    )
+    return re.sub(r"\d{40,}", lambda found: f"an integer of {len(found[0])} digits", text)
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "NoneType": "null",
+    "tuple": "a list",
+    "tuple[int, ...]": "a list of whole numbers",
+    "tuple[float, ...]": "a list of numbers",
+    "tuple with 2 elements": "two numbers",
+}
+
+
+def _in_words(types: str) -> str:
+    """Return the names of Python's types as a reader knows them."""
+    parts = re.split(r", (?![^\[]*\])", types)
+    return " or ".join(_WORDS.get(part, part) for part in parts)
