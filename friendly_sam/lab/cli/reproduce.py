@@ -12,15 +12,19 @@ from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Experiment, Scale, experiment
 from friendly_sam.lab.paper.plan import Plan, estimate, plan
 from friendly_sam.lab.paper.reproduction_folder import claim_folder, read_requests, write_requests
-from friendly_sam.lab.paper.tuning import search, settled
+from friendly_sam.lab.paper.tuning import is_tuned, search, settled
 from friendly_sam.lab.runner.pool import cores, run_all
 
 _DESCRIPTION = """\
 Reproduce tables and figures of the paper: do their runs, then write one page that sets what
 was measured beside what the paper prints.
 
-Scales: mini (embedded digits, minutes), small (subsets of the real images, hours on a CPU;
-needs --data-root or the hub) and paper (the published recipes, for GPUs).
+Every method is tuned alike: the same number of trials, chosen on validation images, then fresh
+seeds.
+
+Scales: mini (embedded digits, an hour), small (subsets of the real images at 12x12, hours on a
+CPU; needs --data-root or the hub), medium (CIFAR-10 at 32x32, a day) and paper (the published
+recipes, for GPUs).
 Runs that are finished are not done again; what was cut off goes on.
 """
 
@@ -94,12 +98,15 @@ def run(arguments: Sequence[str]) -> int:
         raise LabError("--slurm needs --cluster slurm")
     if given.data_root is not None and not given.data_root.is_dir():
         raise LabError(f"--data-root {given.data_root} is not a folder")
+    scale = scale_of(given.scale)
+    if "all" in given.experiments:
+        asked = [found for found in EXPERIMENTS.values() if scale in found.mapping]
     words = ["--scale", given.scale]
     words += ["--seeds", str(given.seeds)] if given.seeds else []
     words += ["--data-root", "DATA"] if given.data_root else []
     options = Options(
-        experiments=tuple(EXPERIMENTS.values() if "all" in given.experiments else asked),
-        scale=scale_of(given.scale),
+        experiments=tuple(has_scale(found, scale) for found in asked),
+        scale=scale,
         output=given.output,
         data_root=given.data_root,
         seeds=given.seeds,
@@ -117,6 +124,14 @@ def scale_of(name: str) -> Scale:
     if name not in SCALES:
         raise LabError(f"unknown scale {name!r}: choose from {', '.join(SCALES)}")
     return name
+
+
+def has_scale(found: Experiment, scale: Scale) -> Experiment:
+    """Refuse an experiment that has no runs at a scale."""
+    if scale not in found.mapping:
+        having = ", ".join(name for name, other in EXPERIMENTS.items() if scale in other.mapping)
+        raise LabError(f"{found.name} has no runs at scale {scale}; those that have: {having}")
+    return found
 
 
 def reproduce(options: Options) -> int:
@@ -144,13 +159,19 @@ def reproduce(options: Options) -> int:
 
 def _search(options: Options) -> list[str]:
     """Do the trials of the experiments that tune; a run that diverges is a result."""
-    tuned = [search(entry) for entry in options.experiments if entry.tuning is not None]
-    if not tuned:
-        return []
-    work = plan(tuned, options.scale, options.folder / "runs", data_root=options.data_root)
-    for line in _do(replace(options, experiments=tuple(tuned)), work):
-        print(f"trial: {line}", flush=True)
-    return list(work.damaged)
+    runs, damaged = options.folder / "runs", list[str]()
+    for _ in ("over the whole space", "around the best"):
+        tuned = [
+            search(entry, options.scale, runs)
+            for entry in options.experiments
+            if is_tuned(entry, options.scale)
+        ]
+        if tuned:
+            work = plan(tuned, options.scale, runs, data_root=options.data_root)
+            for line in _do(replace(options, experiments=tuple(tuned)), work):
+                print(f"trial: {line}", flush=True)
+            damaged = list(work.damaged)
+    return damaged
 
 
 def _do(options: Options, work: Plan) -> list[str]:
@@ -187,7 +208,7 @@ def _measure(options: Options) -> list[str]:
     for found in options.experiments:
         if found.drawing == "spectrum":
             failed += measure_spectra(found, options.scale, options.folder / "runs", options.seeds)
-        if found.drawing in ("cost", "tuned"):
+        if found.drawing == "cost":
             measure_step_costs(found, options.scale, options.folder / "runs", options.data_root)
         if found.drawing == "theory":
             failed += measure_theory(options.folder / "theory", options.scale)
@@ -215,7 +236,10 @@ def show(scale: str, workers: int | None = None) -> int:
     width = max(map(len, EXPERIMENTS))
     print(f"{'name':<{width}}  {'runs':>5} {'new':>5}  {'time':>10}  what")
     for name, found in EXPERIMENTS.items():
-        runs = found.runs(chosen) + ([] if not found.tuning else search(found).runs(chosen))
+        if chosen not in found.mapping:
+            continue
+        searched = found.tuning.expected_runs(chosen) if found.tuning else []
+        runs = list(dict.fromkeys([*found.runs(chosen), *searched]))
         new = [r for r in runs if r not in seen]
         seen.update(runs)
         about = span(estimate(new, count)) if runs else "-"

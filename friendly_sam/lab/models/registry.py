@@ -73,6 +73,12 @@ MODELS: dict[str, ModelInfo] = {
     "resnet8w64": ModelInfo(
         description="ResNet-8 of width 64, 1.2 M parameters", make=_resnet8(64)
     ),
+    "resnet12": ModelInfo(
+        description="ResNet-12 of width 32, stem of stride 2, 457 k parameters, for a CPU",
+        make=lambda classes, channels, size: ResNet(
+            (1, 3, 1), width=32, classes=classes, in_channels=channels, stem_stride=2
+        ),
+    ),
     "vgg8_bn": ModelInfo(
         description="A small VGG with BatchNorm, five convolutions, for a CPU; 16x16 and more",
         make=lambda classes, channels, size: VGG(

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from friendly_sam.lab.paper.claims import Claim
     from friendly_sam.lab.paper.tuning import Tuning
 
-Scale = Literal["paper", "small", "mini"]
-SCALES: tuple[Scale, ...] = ("paper", "small", "mini")
+Scale = Literal["paper", "medium", "small", "mini"]
+SCALES: tuple[Scale, ...] = ("paper", "medium", "small", "mini")
 
-Drawing = Literal["bars", "lines", "training", "spectrum", "cost", "tuned", "theory"]
-"""Bars of the cells' accuracy, lines over x, curves over epochs, eigenvalues, cost of a step;
-`tuned`: accuracy against cost of methods that are tuned alike."""
+Drawing = Literal["bars", "lines", "training", "spectrum", "cost", "theory"]
+"""Bars of the cells' accuracy, lines over x, curves over epochs, eigenvalues; accuracy against the
+measured cost of training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +47,13 @@ class Experiment:
     cells: Callable[[Scale], list[Cell]]
     """Its cells at a scale."""
     mapping: dict[Scale, str]
-    """How the paper's setting is mapped to each scale: what was changed, and why."""
+    """How the paper's setting is mapped to each scale that it has: what was changed, and why."""
     claims: Sequence[Claim] = field(default_factory=tuple)
     """The comparisons that decide what the paper says."""
     drawing: Drawing = "bars"
     """How it is drawn."""
     x_label: str = ""
     """What x is."""
-    choose: bool = False
-    """x is a setting of the method: the one best on the validation images is tabled."""
     log_x: bool = False
     """Draw x by ratios."""
     metric: str = "test_accuracy"
@@ -63,6 +61,8 @@ class Experiment:
 
     tuning: Tuning | None = None
     """How its settings are searched for; its cells are then those of the settings chosen."""
+    one_setting: bool = False
+    """It is about what happens at one setting of everything else, not about the best of each."""
 
     first: Callable[[Scale], list[RunConfig]] = lambda scale: []
     """Runs that others start from; they are in no cell."""

@@ -146,7 +146,7 @@ def collect(
         cells=tuple(cells),
         missing=tuple(_unique(missing)),
         step_costs=read_step_costs(folder.parent, experiment)
-        if experiment.drawing in ("cost", "tuned")
+        if experiment.drawing == "cost"
         else {},
     )
 

@@ -1,33 +1,31 @@
 """Every method tuned alike: the same number of trials each, then seeds that chose nothing.
 
-An experiment with a `Tuning` runs in two stages. The search tries, for every contender, the same
-number of settings with two seeds; the one with the best mean validation accuracy is chosen. Only
-runs of the chosen settings on fresh seeds are reported. The settings are points of a Halton
-sequence in the learning rate, the weight decay and, where there is one, the radius: trial t has the
-same learning rate and weight decay for every contender, and more trials keep those before them.
+An experiment with a `Tuning` runs in three stages, for every contender of every task alike. `WIDE`
+trials are spread over its whole space, with two seeds each. `NEAR` more lie in the half of the
+space around the best of them, which reaches past an edge where the best lies near one: so a range
+that was too narrow is widened. The trial with the best mean validation accuracy is chosen, and
+only runs of it on fresh seeds are reported.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.settings import changed, value
 from friendly_sam.lab.paper.experiment import Cell, Experiment, Scale
 from friendly_sam.lab.paper.results import Measured, Results, collect
 from friendly_sam.lab.paper.run_folders import place
 from friendly_sam.lab.records.run import run_state
+from friendly_sam.lab.search.space import Settings, Space, around, points
 
-TRIALS = 8
+WIDE, NEAR = 6, 4
+"""Trials over the whole space, and around the best of them."""
 SEARCH_SEEDS = (1000, 1001)
-FRESH_SEEDS: dict[Scale, int] = {"paper": 3, "small": 5, "mini": 10}
-
-LEARNING_RATES = (0.005, 0.1)
-WEIGHT_DECAYS = (3e-4, 3e-2)
-RADIUS_FACTORS = (0.25, 4.0)
-"""Times the radius in the middle of a contender's range."""
+FRESH_SEEDS: dict[Scale, int] = {"paper": 3, "medium": 5, "small": 5, "mini": 10}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,84 +35,137 @@ class Contender:
     name: str
     run: RunConfig
     """All that is not tuned."""
-    radius: float | None = None
-    """The middle of the range of its radius; `None`: it has none."""
+    space: Space
+    """What is tuned, by the dotted name of the setting: ranges and choices."""
 
-    def ranges(self) -> dict[str, tuple[float, float]]:
-        """Return the range of every setting that is tuned."""
-        found = {"lr": LEARNING_RATES, "weight_decay": WEIGHT_DECAYS}
-        if self.radius is not None:
-            low, high = RADIUS_FACTORS
-            found["rho"] = (low * self.radius, high * self.radius)
-        return found
+    def wide(self) -> list[RunConfig]:
+        """Return the trials over the whole space."""
+        return [changed(self.run, point) for point in points(self.space, WIDE)]
 
-    def trials(self, count: int) -> list[RunConfig]:
-        """Return the runs of the search, one per trial."""
-        return [self._trial(number) for number in range(1, count + 1)]
+    def near(self, best: RunConfig) -> list[RunConfig]:
+        """Return the trials around one of them."""
+        close = around(self.space, self.settings(best))
+        return [changed(self.run, point) for point in points(close, NEAR, seed=1)]
 
-    def _trial(self, number: int) -> RunConfig:
-        bases = {"lr": 2, "weight_decay": 5, "rho": 3}
-        values = {
-            name: float(f"{low * (high / low) ** halton(number, bases[name]):.2g}")
-            for name, (low, high) in self.ranges().items()
-        }
-        base = replace(self.run.base, lr=values["lr"], weight_decay=values["weight_decay"])
-        method = replace(self.run.method, rho=values.get("rho"))
-        return replace(self.run, base=base, method=method)
-
-
-def halton(number: int, base: int) -> float:
-    """Return a point of the van der Corput sequence, between 0 and 1."""
-    value, share = 0.0, 1.0
-    while number:
-        share /= base
-        number, digit = divmod(number, base)
-        value += share * digit
-    return value
+    def settings(self, run: RunConfig) -> Settings:
+        """Return what a run has of the tuned settings."""
+        return {name: value(run, name) for name in self.space}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
-    """Who is tuned, and how."""
+class Task:
+    """Contenders that are compared with each other: a line of a table, a point of a curve."""
 
-    panel: Callable[[Scale], str]
-    """The task."""
-    contenders: Callable[[Scale], list[Contender]]
-    """Everybody; the first is the base optimizer, which the others are compared with."""
-    timed: Callable[[Scale, RunConfig], RunConfig] = lambda scale, run: run
-    """What the cost of a step is measured on, where the run itself is too small for that."""
-    trials: int = TRIALS
+    panel: str
+    contenders: tuple[Contender, ...]
+    """The first is the base optimizer, which the others are compared with."""
+    x: float | None = None
+    """What distinguishes the tasks of a panel: noise, batch size."""
+    unit: str = ""
+    """What x is, for the name of the task."""
 
-    def search_cells(self, scale: Scale) -> list[Cell]:
-        """Return a cell per contender and trial."""
+    @property
+    def title(self) -> str:
+        """The task's name."""
+        return self.panel if self.x is None else f"{self.panel}, {self.x:g}{self.unit}"
+
+    def wide_cells(self) -> list[Cell]:
+        """Return a cell per contender and trial over the whole space."""
+        return [cell for c in self.contenders for cell in self.trial_cells(c, c.wide())]
+
+    def trial_cells(
+        self, contender: Contender, runs: Sequence[RunConfig], first: int = 1
+    ) -> list[Cell]:
+        """Return a cell per trial."""
         return [
             Cell(
-                panel=self.panel(scale),
+                panel=self.title,
                 method=contender.name,
                 x=float(number),
                 runs=tuple(replace(run, seed=seed) for seed in SEARCH_SEEDS),
             )
-            for contender in self.contenders(scale)
-            for number, run in enumerate(contender.trials(self.trials), start=1)
+            for number, run in enumerate(runs, start=first)
         ]
 
-    def fresh_cell(self, scale: Scale, name: str, run: RunConfig) -> Cell:
-        """Return the cell that is reported, with the settings of a run."""
-        runs = tuple(replace(run, seed=seed) for seed in range(FRESH_SEEDS[scale]))
-        return Cell(panel=self.panel(scale), method=name, runs=runs)
 
-    def untuned_cells(self, scale: Scale) -> list[Cell]:
-        """Return what is to be reported before anything is chosen: the first trial of each."""
+Chosen = Mapping[tuple[str, str], RunConfig]
+"""A run with the settings that were chosen, by the task's title and the contender's name."""
+Report = Callable[[Scale, Chosen], list[Cell]]
+"""What is run once the settings are chosen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Who is tuned, and what is run with the settings chosen."""
+
+    tasks: Callable[[Scale], list[Task]]
+    """All tasks; none at a scale whose settings are given, as in the published recipes."""
+    report: Report | None = None
+    """What is tabled (default: every contender on fresh seeds)."""
+    timed: Callable[[Scale, RunConfig], RunConfig] = lambda scale, run: run
+    """What the cost of a step is measured on, where the run itself is too small for that."""
+
+    def reported(self, scale: Scale, chosen: Chosen) -> list[Cell]:
+        """Return the cells that are tabled."""
+        if self.report is not None:
+            return self.report(scale, chosen)
         return [
-            self.fresh_cell(scale, contender.name, contender.trials(1)[0])
-            for contender in self.contenders(scale)
+            fresh_cell(
+                scale, task.panel, contender.name, chosen[task.title, contender.name], task.x
+            )
+            for task in self.tasks(scale)
+            for contender in task.contenders
+            if (task.title, contender.name) in chosen
         ]
 
+    def unchosen(self, scale: Scale) -> list[Cell]:
+        """Return what would be tabled if the first trial of each were chosen."""
+        first = {
+            (task.title, contender.name): contender.wide()[0]
+            for task in self.tasks(scale)
+            for contender in task.contenders
+        }
+        return self.reported(scale, first)
 
-def search(experiment: Experiment) -> Experiment:
-    """Return the experiment whose cells are the trials."""
+    def expected_runs(self, scale: Scale) -> list[RunConfig]:
+        """Return as many runs of the search as there will be, to count them and their time."""
+        cells = [
+            cell
+            for task in self.tasks(scale)
+            for c in task.contenders
+            for cell in task.trial_cells(c, [*c.wide(), *c.near(c.wide()[0])])
+        ]
+        return [run for cell in cells for run in cell.runs]
+
+
+def fresh_cell(scale: Scale, panel: str, name: str, run: RunConfig, x: float | None = None) -> Cell:
+    """Return a cell of seeds that took no part in any choice."""
+    runs = tuple(replace(run, seed=seed) for seed in range(FRESH_SEEDS[scale]))
+    return Cell(panel=panel, method=name, x=x, runs=runs)
+
+
+def search(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
+    """Return the experiment whose cells are the trials known so far.
+
+    Those around the best are known once all others of a contender have ended.
+    """
     assert experiment.tuning is not None
-    return replace(experiment, cells=experiment.tuning.search_cells)
+    tasks = experiment.tuning.tasks(scale)
+    wide = [cell for task in tasks for cell in task.wide_cells()]
+    found = collect(replace(experiment, cells=lambda scale: wide), scale, folder)
+    cells = list(wide)
+    for task in tasks:
+        for contender in task.contenders:
+            best = choice(found, task.title, contender.name, folder)
+            if best is not None:
+                near = contender.near(best.cell.runs[0])
+                cells += task.trial_cells(contender, near, first=WIDE + 1)
+    return replace(experiment, cells=lambda scale: cells)
+
+
+def is_tuned(experiment: Experiment, scale: Scale) -> bool:
+    """Whether an experiment searches for settings at a scale."""
+    return experiment.tuning is not None and bool(experiment.tuning.tasks(scale))
 
 
 def settled(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
@@ -122,23 +173,27 @@ def settled(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
 
     A contender of which a trial is not done yet is left out.
     """
-    tuning = experiment.tuning
-    if tuning is None:
+    if experiment.tuning is None or not is_tuned(experiment, scale):
         return experiment
-    found = collect(search(experiment), scale, folder)
-    cells = []
-    for name in found.methods():
-        chosen = choice(found, name, folder)
-        if chosen is not None:
-            cells.append(tuning.fresh_cell(scale, name, chosen.cell.runs[0]))
+    found = collect(search(experiment, scale, folder), scale, folder)
+    chosen = {}
+    for task in experiment.tuning.tasks(scale):
+        for contender in task.contenders:
+            best = choice(found, task.title, contender.name, folder, WIDE + NEAR)
+            if best is not None:
+                chosen[task.title, contender.name] = best.cell.runs[0]
+    cells = experiment.tuning.reported(scale, chosen)
     return replace(experiment, cells=lambda scale: cells)
 
 
-def choice(found: Results, name: str, folder: Path) -> Measured | None:
+def choice(
+    found: Results, title: str, name: str, folder: Path, trials: int = WIDE
+) -> Measured | None:
     """Return the trial with the best mean validation accuracy; a failed run loses its trial."""
-    trials = [cell for cell in found.cells if cell.cell.method == name]
-    complete = [trial for trial in trials if trial.complete]
-    if not complete or not all(trial.complete or _failed(trial, folder) for trial in trials):
+    own = [c for c in found.cells if (c.cell.panel, c.cell.method) == (title, name)]
+    complete = [trial for trial in own if trial.complete]
+    ended = all(trial.complete or _failed(trial, folder) for trial in own)
+    if not complete or not ended or len(own) < trials:
         return None
     return max(complete, key=validation)
 

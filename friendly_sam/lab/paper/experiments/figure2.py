@@ -7,39 +7,27 @@ trained from scratch; `mini` adds fine-tuning on 50 digits, the small set of its
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 
 from friendly_sam.lab.config.presets import preset
 from friendly_sam.lab.config.schema import MethodConfig, RunConfig
+from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.paper.claims import beats, falls
 from friendly_sam.lab.paper.experiment import Cell, Experiment, Scale
-from friendly_sam.lab.paper.experiments.scales import MAIN, TITLES, config
-from friendly_sam.lab.paper.experiments.tables import DATA, cell, main_title, seeds
+from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of, task
+from friendly_sam.lab.paper.experiments.scales import MAIN, config
+from friendly_sam.lab.paper.experiments.tables import DATA, cell, published, seeds, tuning
 from friendly_sam.lab.paper.experiments.transfer import (
-    RHO,
     SETS,
-    fine_tuning,
     mini_set,
     pretraining,
+    transfer_contender,
 )
+from friendly_sam.lab.paper.tuning import Chosen, Task, Tuning, fresh_cell
 
-
-def _variants(scale: Scale, methods: Sequence[str]) -> list[Cell]:
-    """Return methods on the tasks of figure 2; `base` is SGD or AdamW, as the task has it."""
-    cells = []
-    for data in DATA:
-        for method in methods:
-            name = "sgd" if method == "base" else method
-            runs = [config(scale, data, name, seed=seed) for seed in seeds(scale)]
-            cells.append(
-                cell(f"{TITLES[data][scale]}, {main_title(scale)}", runs, name=_name(method))
-            )
-    for title, tuned in _transfer(scale).items():
-        for method in methods:
-            runs = [dataclasses.replace(_with(tuned, method), seed=seed) for seed in seeds(scale)]
-            cells.append(cell(title, runs, name=_name(method)))
-    return cells
+FULL = ("base", "sam", "sam-full")
+NOISE = ("base", "sam", "sam-db", "sam-noise")
 
 
 def _name(method: str) -> str:
@@ -47,39 +35,68 @@ def _name(method: str) -> str:
     return names.get(method) or {"sam-db": "SAM-db", "sam-noise": "SAM-noise"}[method]
 
 
-def _transfer(scale: Scale) -> dict[str, RunConfig]:
-    """Return the fine-tuning tasks, with SAM as the method."""
-    if scale == "paper":
-        return {SETS[name]: preset(f"{name}-deit_small-sam") for name in ("pets", "flowers")}
-    if scale == "mini":
-        return {"fine-tuning on 50 digits": fine_tuning("mini", mini_set(50), "sam", 0)}
-    return {}
+def _variants(methods: Sequence[str]) -> Tuning:
+    """Return methods on the tasks of figure 2; `base` is SGD or AdamW, as the task has it."""
+
+    def tasks(scale: Scale) -> list[Task]:
+        found = [
+            Task(
+                panel=panel_of(scale, data),
+                contenders=tuple(
+                    contender(scale, data, m.replace("base", "sgd"), name=_name(m)) for m in methods
+                ),
+            )
+            for data in DATA
+        ]
+        if scale == "mini":
+            few = tuple(
+                replace(transfer_contender(scale, mini_set(50), m.replace("base", "adamw")), name=n)
+                for m, n in ((m, _name(m)) for m in methods)
+            )
+            found.append(Task(panel="fine-tuning on 50 digits", contenders=few))
+        return found
+
+    return tuning(tasks)
+
+
+def _published(methods: Sequence[str]) -> list[Cell]:
+    cells = []
+    for data in DATA:
+        for m in methods:
+            runs = [config("paper", data, m.replace("base", "sgd"), seed=s) for s in seeds("paper")]
+            cells.append(cell(panel_of("paper", data), runs, name=_name(m)))
+    for name in ("pets", "flowers"):
+        tuned = preset(f"{name}-deit_small-sam")
+        for m in methods:
+            runs = [replace(_with(tuned, m), seed=s) for s in seeds("paper")]
+            cells.append(cell(SETS[name], runs, name=_name(m)))
+    return cells
+
+
+def _with(run: RunConfig, method: str) -> RunConfig:
+    rho = None if method == "base" else run.method.rho
+    return replace(run, method=MethodConfig(name=method, rho=rho))
 
 
 def _first(scale: Scale) -> list[RunConfig]:
     return [pretraining(scale)] if scale == "mini" else []
 
 
-def _with(run: RunConfig, method: str) -> RunConfig:
-    rho = None if method == "base" else run.method.rho or RHO["mini"]
-    return dataclasses.replace(run, method=MethodConfig(name=method, rho=rho))
-
-
-_FULL = (
-    "The two tasks that are trained from scratch, at SAM's radius; a full gradient a step is dear."
-)
+_FULL = "The two tasks that are trained from scratch; a full gradient a step is dear. " + PROTOCOL
+_full_tuning, _noise_tuning = _variants(FULL), _variants(NOISE)
 
 figure2a = Experiment(
     name="figure2a",
     title="The full-gradient component (also figure 1)",
     claim="SAM beats the base optimizer in most cases; SAM-full, which perturbs along the full "
     "gradient, impairs the base optimizer instead.",
-    cells=lambda scale: _variants(scale, ("base", "sam", "sam-full")),
+    cells=published(_full_tuning, lambda scale: _published(FULL)),
+    tuning=_full_tuning,
     first=_first,
     mapping={
         "paper": "As published: appendix A5.",
         "small": _FULL,
-        "mini": f"{_FULL} And fine-tuning on 50 digits.",
+        "mini": f"{_FULL} Also fine-tuning on 50 digits.",
     },
     claims=(
         beats("SAM", "SGD/AdamW", text="SAM beats the base optimizer (the paper: mostly)"),
@@ -93,12 +110,13 @@ figure2b = Experiment(
     title="The noise component (also figure 1)",
     claim="SAM-db, which perturbs along another batch, does not improve on the base optimizer; "
     "SAM-noise, which perturbs along the batch's own noise, beats SAM.",
-    cells=lambda scale: _variants(scale, ("base", "sam", "sam-db", "sam-noise")),
+    cells=published(_noise_tuning, lambda scale: _published(NOISE)),
+    tuning=_noise_tuning,
     first=_first,
     mapping={
         "paper": "As published: appendix A5.",
         "small": _FULL,
-        "mini": f"{_FULL} And fine-tuning on 50 digits.",
+        "mini": f"{_FULL} Also fine-tuning on 50 digits.",
     },
     claims=(
         beats("SAM-noise", "SAM", text="SAM-noise beats SAM"),
@@ -120,56 +138,68 @@ FACTORS: dict[Scale, tuple[int, ...]] = {
 """How many batches the ascent takes; an epoch has 10 at `small` and 7 on 400 digits."""
 
 
-def _enlarged(scale: Scale, network: str, title: str, rho: float | None = None) -> list[Cell]:
-    return [
-        cell(
-            f"{TITLES['cifar100'][scale]}, {title}",
-            [
-                config(
-                    scale, "cifar100", "sam", network=network, rho=rho, ascent_batches=k, seed=seed
-                )
-                for seed in seeds(scale)
-            ],
-            x=k,
-        )
-        for k in FACTORS[scale]
-    ]
+_VGG: dict[Scale, str] = {"paper": "vgg16_bn", "small": "vgg8_bn", "mini": "cnn"}
+
+
+def _enlarged(networks: dict[Scale, str]) -> Tuning:
+    """Return SAM at the setting that was tuned for it, with ever larger ascent batches."""
+
+    def tasks(scale: Scale) -> list[Task]:
+        return [task(scale, "cifar100", ("sam",), network=networks[scale])]
+
+    def report(scale: Scale, chosen: Chosen) -> list[Cell]:
+        panel = panel_of(scale, "cifar100", networks[scale])
+        return [
+            fresh_cell(scale, panel, "SAM", changed(run, {"method.ascent_batches": k}), k)
+            for (title, _), run in chosen.items()
+            if title == panel
+            for k in FACTORS[scale]
+        ]
+
+    return tuning(tasks, report)
+
+
+def _published_enlarged(own: Tuning, network: str) -> list[Cell]:
+    assert own.report is not None
+    key = (panel_of("paper", "cifar100", network), "SAM")
+    return own.report("paper", {key: config("paper", "cifar100", "sam", network=network)})
 
 
 _FALLS = (falls("SAM", text="SAM gets worse as its perturbation batch grows"),)
 _GROWN = "The accuracy of SAM decreases as the batch of its perturbation grows, k x 128 images."
+_ONE = "at the setting that was tuned for SAM with k = 1: a larger batch could prefer another"
+_grown, _grown_vgg = _enlarged(MAIN), _enlarged(_VGG)
 
 figure2c = Experiment(
     name="figure2c",
     title="SAM with a perturbation batch k times as large",
     claim=f"{_GROWN} ResNet-18 on CIFAR-100.",
-    cells=lambda scale: _enlarged(scale, MAIN[scale], main_title(scale)),
+    cells=published(_grown, lambda scale: _published_enlarged(_grown, MAIN["paper"])),
     mapping={
         "paper": "As published: k from 1 to 10, each batch inside its larger one.",
-        "small": "As table 2, at SAM's radius, k = 1, 2, 4, 8 (an epoch has 16 batches of 64).",
-        "mini": "As table 2, at SAM's radius, k = 1, 2, 3, 6 (an epoch has 7 batches of 64).",
+        "small": f"As table 2, {_ONE}; k = 1, 2, 4, 8 (an epoch has 16 batches of 64).",
+        "mini": f"As table 2, {_ONE}; k = 1, 2, 3, 6 (an epoch has 7 batches of 64).",
     },
     claims=_FALLS,
     drawing="lines",
     x_label="perturbation batch, in batches",
+    tuning=_grown,
+    one_setting=True,
 )
-
-_VGG = {"paper": "vgg16_bn", "small": "vgg8_bn", "mini": "cnn"}
-_VGG_TITLE = {"paper": "VGG16-BN", "small": "VGG-8", "mini": "CNN"}
-_VGG_RADIUS = {"mini": 0.05}
-"""The convolutional network's own radius: at the MLP's it learns nothing."""
 
 figure_a1 = Experiment(
     name="figureA1",
     title="The same with VGG16-BN",
     claim=f"{_GROWN} VGG16-BN on CIFAR-100.",
-    cells=lambda scale: _enlarged(scale, _VGG[scale], _VGG_TITLE[scale], _VGG_RADIUS.get(scale)),
+    cells=published(_grown_vgg, lambda scale: _published_enlarged(_grown_vgg, _VGG["paper"])),
     mapping={
         "paper": "As published: k from 1 to 10.",
         "small": "As figure 2(c), with a small VGG (images of 16x16, its least).",
-        "mini": "As figure 2(c), with the convolutional network at radius 0.05.",
+        "mini": "As figure 2(c), with the convolutional network.",
     },
     claims=_FALLS,
     drawing="lines",
     x_label="perturbation batch, in batches",
+    tuning=_grown_vgg,
+    one_setting=True,
 )

@@ -1,0 +1,124 @@
+"""Who is compared, and over which settings each is tuned, at every scale.
+
+Experiments that compare the same method on the same task ask for the same contender, and so share
+its runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from friendly_sam.lab.config.resolve import label
+from friendly_sam.lab.paper.experiment import Scale
+from friendly_sam.lab.paper.experiments.scales import MAIN, NETWORKS, TITLES, config
+from friendly_sam.lab.paper.tuning import NEAR, WIDE, Contender, Task
+from friendly_sam.lab.search.space import Choice, Range
+
+LEARNING_RATES: dict[Scale, tuple[float, float]] = {
+    "paper": (0.01, 0.2),
+    "medium": (0.03, 0.4),
+    "small": (0.005, 0.1),
+    "mini": (0.005, 0.1),
+}
+WEIGHT_DECAYS: dict[Scale, tuple[float, float]] = {
+    "paper": (1e-4, 1e-2),
+    "medium": (5e-4, 2e-2),
+    "small": (1e-4, 1e-2),
+    "mini": (1e-4, 1e-2),
+}
+RADII = {
+    "resnet18": 0.1,
+    "vgg16_bn": 0.1,
+    "resnet12": 0.063,
+    "resnet8w32": 0.1,
+    "vgg8_bn": 0.05,
+    "mlp": 0.1,
+    "cnn": 0.05,
+}
+"""The middle of the range of SAM's radius; the MLP's lies below the 0.2 that suits a learning rate
+of 0.05, because smaller learning rates, which are in the search, ask for smaller radii."""
+RADIUS_FACTORS: dict[Scale, float] = {"paper": 4.0, "medium": 6.3, "small": 4.0, "mini": 4.0}
+"""The range reaches from the middle divided by this to the middle times this."""
+DECAYS = (0.6, 0.9, 0.95)
+"""F-SAM's, which the paper tunes (section 6.1)."""
+
+PROTOCOL = (
+    f"Every method, the base optimizer included, gets {WIDE} trials over learning rate, weight "
+    "decay and, where it has them, radius (and F-SAM its decay λ), with two seeds, then "
+    f"{NEAR} more around the best of them, which reach past the edge of a range where the best "
+    "lies near it; the best on validation images runs on fresh seeds, and only those are tabled."
+)
+
+
+def contender(
+    scale: Scale,
+    data: str,
+    method: str,
+    *,
+    name: str = "",
+    network: str | None = None,
+    factor: float = 1.0,
+    batch_size: int | None = None,
+    **options: Any,
+) -> Contender:
+    """Return a method that is tuned over learning rate, weight decay, and its own settings.
+
+    Args:
+        scale: how large.
+        data: the paper's data set, `cifar10` or `cifar100`.
+        method: `sgd` or a method of `fsam list methods`.
+        name: what it is called (default: the method's label).
+        network: what is trained (default: what stands for ResNet-18).
+        factor: the middle of its radii, times that of the method.
+        batch_size: images of a step; the learning rates follow its square root.
+        options: what is set, for `scales.config`.
+    """
+    network = network or MAIN[scale]
+    run = config(scale, data, method, network=network, batch_size=batch_size, **options)
+    usual = config(scale, data, method, network=network).data.batch_size
+    share = math.sqrt((batch_size or usual) / usual)
+    low, high = LEARNING_RATES[scale]
+    space: dict[str, Range | Choice] = {
+        "base.lr": Range(low * share, high * share),
+        "base.weight_decay": Range(*WEIGHT_DECAYS[scale]),
+    }
+    if method != "sgd":
+        space["method.rho"] = _radii(scale, network, method, factor)
+    if method == "fsam" and run.method.decay is None:
+        space["method.decay"] = Choice(DECAYS)
+    return Contender(name=name or label(run), run=run, space=space)
+
+
+def _radii(scale: Scale, network: str, method: str, factor: float) -> Range:
+    """Return the range of a radius.
+
+    ASAM's neighbourhood is measured in shares of the weights, so its radii are larger; WSAM at its
+    default weighs the perturbed gradient nine times, so they are smaller.
+    """
+    if method in ("asam", "fasam"):
+        factor *= 10.0 if network == "cnn" else 40.0
+    if method == "wsam":
+        factor *= 0.25
+    middle, reach = factor * RADII[network], RADIUS_FACTORS[scale]
+    return Range(middle / reach, middle * reach)
+
+
+def task(
+    scale: Scale, data: str, methods: Iterable[str], *, network: str | None = None, **options: Any
+) -> Task:
+    """Return methods on one data set and network."""
+    return Task(
+        panel=panel_of(scale, data, network),
+        contenders=tuple(
+            contender(scale, data, method, network=network, **options) for method in methods
+        ),
+    )
+
+
+def panel_of(scale: Scale, data: str, network: str | None = None) -> str:
+    """Name a data set and a network (default: what stands for ResNet-18)."""
+    wanted = network or MAIN[scale]
+    title = next((t for t, name in NETWORKS[scale].items() if name == wanted), wanted)
+    return f"{TITLES[data][scale]}, {title}"
