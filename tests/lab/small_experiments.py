@@ -1,4 +1,4 @@
-"""Rows so small that a test can run them: the real ones with fewer epochs, seeds and radii."""
+"""Experiments so small that a test can run them: the real ones with fewer epochs, seeds, trials."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from friendly_sam.lab.paper.experiments import figure2 as investigation
-from friendly_sam.lab.paper.experiments import figures as studies
-from friendly_sam.lab.paper.experiments import scales, tables
+from friendly_sam.lab.paper import step_cost, tuned_record, tuning
+from friendly_sam.lab.paper.experiments import figure2, figures, scales, tables
 
 SEEDS = 3
 
 
 def shrink(monkeypatch: pytest.MonkeyPatch, *, epochs: int = 1, seeds: int = SEEDS) -> None:
-    """Make every `mini` row tiny: the configs reach worker processes as values."""
+    """Make every `mini` experiment tiny: the configs reach worker processes as values."""
     monkeypatch.setitem(scales._EPOCHS, "mlp", epochs)
     monkeypatch.setitem(scales._EPOCHS, "cnn", epochs)
-    monkeypatch.setitem(scales.SEEDS, "mini", seeds)
-    for data in ("cifar10", "cifar100"):
-        monkeypatch.setitem(scales.RADII["mini"], data, (0.1, 0.4))
+    monkeypatch.setitem(tuning.FRESH_SEEDS, "mini", seeds)
+    monkeypatch.setattr(tuning, "WIDE", 1)
+    monkeypatch.setattr(tuning, "NEAR", 1)
+    monkeypatch.setattr(tuned_record, "WIDE", 1)
+    monkeypatch.setattr(step_cost, "ROUNDS", 1)
+    monkeypatch.setattr(step_cost, "STEPS", 1)
+    monkeypatch.setitem(figures.RADII["mini"], "cifar10", (0.1, 0.4))
     monkeypatch.setitem(scales.NETWORKS, "mini", {"MLP": "mlp"})
-    for module in (tables, studies, investigation):
+    monkeypatch.setitem(tables.NOISES, "mini", (0.2, 0.8))
+    for module in (tables, figures, figure2):
         monkeypatch.setattr(module, "DATA", ("cifar10",))
 
 

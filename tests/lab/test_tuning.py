@@ -4,60 +4,102 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from small_experiments import shrink
 
+from friendly_sam.lab.cli import reproduce
 from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.paper import tuning
-from friendly_sam.lab.paper.chapters.tuned import accuracy_table, against_table, trials_table
+from friendly_sam.lab.paper import tuned_record, tuning
+from friendly_sam.lab.paper.chapters.tuned import (
+    accuracy_table,
+    against_table,
+    search_table,
+    trials_table,
+)
 from friendly_sam.lab.paper.comparisons import compare
-from friendly_sam.lab.paper.experiments import experiment
-from friendly_sam.lab.paper.results import Measured, Results, collect
-from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, as_json, read_record
-from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, halton, search
+from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Scale, experiment
+from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, as_json, read_records
+from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, Contender, is_tuned
 from friendly_sam.lab.paper.which_method import PAGE, answers, better_ones, fill, sentence
+from friendly_sam.lab.runner.pool import Outcome
+from friendly_sam.lab.search.space import Choice, Range, around, at_edge
 from friendly_sam.lab.statistics import detectable, holm, p_value
+from friendly_sam.lab.training.trainer import train
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["relatives", "cheaper"])
-def test_every_contender_has_as_many_trials_with_seeds_that_report_nothing(name: str) -> None:
+TUNED = [name for name, found in EXPERIMENTS.items() if found.tuning is not None]
+
+
+def test_every_experiment_that_depends_on_a_setting_is_tuned() -> None:
+    assert set(EXPERIMENTS) - set(TUNED) == {"theory"}
+
+
+@pytest.mark.parametrize("name", TUNED)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_contender_has_as_many_trials_with_seeds_that_report_nothing(
+    name: str, scale: Scale
+) -> None:
     found = experiment(name)
+    if scale not in found.mapping or not is_tuned(found, scale):
+        return
     assert found.tuning is not None
-    cells = search(found).cells("mini")
-    contenders = found.tuning.contenders("mini")
-    assert contenders[0].name == "SGD"
-    for contender in contenders:
-        own = [cell for cell in cells if cell.method == contender.name]
-        assert len(own) == len({cell.runs[0] for cell in own}) == found.tuning.trials
-        assert ("rho" in contender.ranges()) == (contender.run.method.name != "base")
-        for cell in own:
-            assert tuple(run.seed for run in cell.runs) == SEARCH_SEEDS
-            resolve(cell.runs[0])
-    fresh = {run.seed for cell in found.cells("mini") for run in cell.runs}
-    assert len(fresh) >= 10
+    for task in found.tuning.tasks(scale):
+        for contender in task.contenders:
+            wide = contender.wide()
+            trials = [*wide, *contender.near(wide[0])]
+            assert len(set(trials)) == tuning.WIDE + tuning.NEAR
+            assert {"base.lr", "base.weight_decay"} <= contender.space.keys()
+            assert ("method.rho" in contender.space) == (contender.run.method.name != "base")
+            for cell in task.trial_cells(contender, trials):
+                assert tuple(run.seed for run in cell.runs) == SEARCH_SEEDS
+                resolve(cell.runs[0])
+    fresh = {run.seed for cell in found.cells(scale) for run in cell.runs}
+    assert len(fresh) >= (10 if scale == "mini" else 3)
     assert not fresh & set(SEARCH_SEEDS)
 
 
 def test_a_trial_has_one_learning_rate_and_weight_decay_for_all() -> None:
-    contenders = experiment("cheaper").tuning.contenders("mini")  # type: ignore[union-attr]
-    bases = {tuple(run.base for run in contender.trials(5)) for contender in contenders}
+    contenders = contenders_of("cheaper")
+    bases = {tuple(run.base for run in contender.wide()) for contender in contenders}
     assert len(bases) == 1
-    assert contenders[3].trials(8)[:5] == contenders[3].trials(5)
 
 
-def test_the_halton_sequence_is_that_of_the_books() -> None:
-    assert [halton(n, 2) for n in range(1, 5)] == [0.5, 0.25, 0.75, 0.125]
-    assert halton(5, 3) == pytest.approx(7 / 9)
+def test_trials_near_the_edge_reach_past_it() -> None:
+    space = {"base.lr": Range(0.01, 1.0), "engine.precision": Choice(("fp32", "bf16"))}
+    contender = Contender(name="SGD", run=RunConfig(), space=space)
+    at_edge = changed(RunConfig(), {"base.lr": 0.9, "engine.precision": "bf16"})
+    near = contender.near(at_edge)
+    assert any(run.base.lr > 1.0 for run in near)
+    assert {run.engine.precision for run in near} == {"bf16"}
+    assert {run.engine.precision for run in contender.wide()} == {"fp32", "bf16"}
+
+
+def test_the_edge_is_that_of_all_that_was_searched() -> None:
+    wide = {"base.lr": Range(0.01, 1.0)}
+    near = around(wide, {"base.lr": 0.9})
+    assert at_edge(wide, near, {"base.lr": 0.9}) == []
+    assert at_edge(wide, near, {"base.lr": 2.7}) == ["base.lr"]
+    assert at_edge(wide, wide, {"base.lr": 0.9}) == ["base.lr"]
+
+
+def contenders_of(name: str) -> tuple[Contender, ...]:
+    """Return the contenders of an experiment's only task at `mini`."""
+    found = experiment(name).tuning
+    assert found is not None
+    return found.tasks("mini")[0].contenders
 
 
 def test_all_ways_to_pay_less_are_there_with_sgd_given_the_same_time() -> None:
-    contenders = experiment("cheaper").tuning.contenders("mini")  # type: ignore[union-attr]
-    runs = {contender.name: contender.run for contender in contenders}
+    runs = {contender.name: contender.run for contender in contenders_of("cheaper")}
     assert runs["SGD, twice the epochs"].epochs == 2 * runs["SGD"].epochs
     assert {run.method.ascent_fraction for run in runs.values()} == {1, 1 / 8, 1 / 16}
     assert {run.method.every for run in runs.values()} == {None, 2, 5, 10}
@@ -66,18 +108,21 @@ def test_all_ways_to_pay_less_are_there_with_sgd_given_the_same_time() -> None:
 
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch, epochs=2)
-    monkeypatch.setitem(tuning.FRESH_SEEDS, "mini", 3)
+    monkeypatch.setattr(tuning, "WIDE", 2)
+    monkeypatch.setattr(tuned_record, "WIDE", 2)
     found = experiment("cheaper")
     assert found.tuning is not None
-    chosen = [c for c in found.tuning.contenders("mini") if c.name in ("SGD", "MSAM")]
-    small = dataclasses.replace(found.tuning, contenders=lambda scale: chosen, trials=2)
-    from friendly_sam.lab.paper import experiments
+    task = found.tuning.tasks("mini")[0]
+    few = replace(task, contenders=tuple(c for c in task.contenders if c.name in ("SGD", "MSAM")))
+    small = replace(found.tuning, tasks=lambda scale: [few])
+    monkeypatch.setitem(EXPERIMENTS, "cheaper", replace(found, tuning=small, cells=small.unchosen))
 
-    monkeypatch.setitem(
-        experiments.EXPERIMENTS,
-        "cheaper",
-        dataclasses.replace(found, tuning=small, cells=small.untuned_cells),
-    )
+
+def in_this_process(configs: Sequence[RunConfig], **options: object) -> list[Outcome]:
+    """Do what `run_all` does without its processes, whose start takes longer than the runs."""
+    for config in configs:
+        train(config)
+    return [Outcome(config=config) for config in configs]
 
 
 def test_the_search_chooses_on_validation_and_fresh_seeds_are_tabled(
@@ -86,33 +131,32 @@ def test_the_search_chooses_on_validation_and_fresh_seeds_are_tabled(
     from friendly_sam.lab.cli import main
 
     _tiny(monkeypatch)
+    monkeypatch.setattr(reproduce, "run_all", in_this_process)
     command = ["reproduce", "cheaper", "--output", str(tmp_path), "--workers", "1"]
     assert main(command) == 0
     folder = tmp_path / "mini"
-    record = read_record(folder / "cheaper.json")
+    (record,) = read_records(folder / "cheaper.json")
     assert [entry.name for entry in record.entries] == ["SGD", "MSAM"]
+    assert not record.waiting
     for entry in record.entries:
         assert sorted(entry.last) == sorted(entry.preferred) == [0, 1, 2]
+        assert len(entry.trials) == 3
         assert entry.chosen.validation == max(trial.validation or 0 for trial in entry.trials)
         assert entry.passes == 1
         assert entry.cost is not None
     assert record.entries[0].cost == 1
-    found = collect(search(experiment("cheaper")), "mini", folder / "runs")
-    assert _best(found, "MSAM") == record.entries[1].chosen.settings["rho"]
     text = (folder / "results.md").read_text()
     assert "epoch validation prefers" in text
     assert "chosen" in text.partition("The sweep, and what was chosen")[2]
     assert (folder / "figures" / "cheaper.svg").is_file()
-
-
-def _best(found: Results, name: str) -> float | None:
-    trials: list[Measured] = [cell for cell in found.cells if cell.cell.method == name]
-    return max(trials, key=tuning.validation).cell.runs[0].method.rho
+    kept = (folder / "cheaper.json").read_text()
+    assert main(command) == 0
+    assert (folder / "cheaper.json").read_text() == kept
 
 
 def entry(name: str, mean: float, *, method: str = "F-SAM", passes: float = 1.0) -> Entry:
     """Make a contender whose scores lie around a mean."""
-    trial = Trial(settings={"lr": 0.1, "weight_decay": 0.01}, validation=mean)
+    trial = Trial(settings={"base.lr": 0.1, "base.weight_decay": 0.01}, validation=mean)
     offsets = (-0.5, 0.2, 0.4, -0.3, 0.2)
     wobble = (0.05, -0.05, 0.0, 0.02, -0.02) if name != "SGD" else (0.0,) * 5
     scores = {s: mean + o + w for s, (o, w) in enumerate(zip(offsets, wobble, strict=True))}
@@ -162,22 +206,24 @@ def test_where_nothing_beats_the_base_optimizer_it_says_so() -> None:
 
 def test_differences_are_corrected_for_their_number() -> None:
     base, one, two = record(entry("one", 80.03), entry("two", 80.03)).entries
-    alone, both = compare([one], base), compare([one, two], base)
+    alone, both = compare([(one, base)]), compare([(one, base), (two, base)])
     assert both[0].p == pytest.approx(min(1.0, 2 * alone[0].p))
     assert both[0].difference == alone[0].difference
 
 
 def test_a_record_survives_its_file_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     found, path = record(entry("cheap", 82.0)), tmp_path / "cheaper.json"
-    path.write_text(as_json(found))
-    assert read_record(path) == found
-    for table in (accuracy_table(found), against_table(found), trials_table(found)):
-        assert all(len(row) == len(table.header) for row in table.rows)
+    path.write_text(as_json([found]))
+    assert read_records(path) == [found]
+    for make in (accuracy_table, against_table, trials_table, search_table):
+        for records in ([found], [found, found]):
+            table = make(records)
+            assert all(len(row) == len(table.header) for row in table.rows)
     values = json.loads(path.read_text())
-    del values["entries"][0]["chosen"]
+    del values[0]["entries"][0]["chosen"]
     path.write_text(json.dumps(values))
     with pytest.raises(LabError, match=r"cheaper\.json is damaged"):
-        read_record(path)
+        read_records(path)
 
 
 def test_the_page_is_that_of_the_records() -> None:

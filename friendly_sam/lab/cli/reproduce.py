@@ -208,7 +208,7 @@ def _measure(options: Options) -> list[str]:
     for found in options.experiments:
         if found.drawing == "spectrum":
             failed += measure_spectra(found, options.scale, options.folder / "runs", options.seeds)
-        if found.drawing == "cost":
+        if is_tuned(found, options.scale):
             measure_step_costs(found, options.scale, options.folder / "runs", options.data_root)
         if found.drawing == "theory":
             failed += measure_theory(options.folder / "theory", options.scale)

@@ -1,21 +1,23 @@
 """The paper's claims as declared comparisons: data in, verdict out, nothing by hand.
 
 Each claim gives differences paired by seed (runs of one seed share initial weights, order,
-subset and wrong labels), oriented so that a positive one speaks for the paper. It holds
-where every 95 % interval lies above 0, does not hold where one lies below 0, and is
-undecided otherwise, or with fewer than 3 seeds.
+subset and wrong labels), oriented so that a positive one speaks for the paper. Their p-values are
+corrected for the number of differences of the experiment (Holm). A claim holds where every
+difference is significant and speaks for it, does not hold where a significant one speaks against
+it, and is undecided otherwise, or with fewer than 3 seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from friendly_sam.lab.paper.results import Measured, Results, Scores
-from friendly_sam.lab.statistics import Difference, paired_difference
+from friendly_sam.lab.statistics import Difference, detectable, holm, p_value, paired_difference
 
 FEWEST_SEEDS = 3
+LEVEL = 0.05
 Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 
 
@@ -29,6 +31,18 @@ class Comparison:
     """`None`: fewer than two seeds."""
     n: int = 0
     """Seeds that both sides have."""
+    p: float | None = None
+    """Of the paired t-test; after `judge_all`, corrected for their number."""
+    power: float | None = None
+    """The difference that as many seeds find in four of five cases."""
+
+    def speaks(self, sign: int) -> bool:
+        """Whether it is significant and of this sign."""
+        enough = self.difference is not None and self.n >= FEWEST_SEEDS
+        if not enough or self.p is None or self.p >= LEVEL:
+            return False
+        assert self.difference is not None
+        return sign * self.difference.mean > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +52,8 @@ class Judgement:
     text: str
     verdict: Verdict
     comparisons: tuple[Comparison, ...]
+    preferred: Verdict | None = None
+    """The same at the epoch that validation prefers, where that is another question."""
 
     @property
     def n(self) -> int:
@@ -46,12 +62,11 @@ class Judgement:
 
     @property
     def tally(self) -> str:
-        """Count the intervals for, against and across 0; empty where there is one at most."""
-        found = [c.difference for c in self.comparisons if c.difference and c.n >= FEWEST_SEEDS]
-        if len(self.comparisons) < 2 or not found:
+        """Count the differences for and against; empty where there is one at most."""
+        if len(self.comparisons) < 2 or not any(c.n >= FEWEST_SEEDS for c in self.comparisons):
             return ""
-        speaks_for = sum(difference.low > 0 for difference in found)
-        against = sum(difference.high < 0 for difference in found)
+        speaks_for = sum(c.speaks(1) for c in self.comparisons)
+        against = sum(c.speaks(-1) for c in self.comparisons)
         return f"{speaks_for} for, {against} against, of {len(self.comparisons)}"
 
 
@@ -63,21 +78,46 @@ class Claim:
     compare: Callable[[Results], list[Comparison]]
 
     def judge(self, results: Results) -> Judgement:
-        """Return the verdict."""
-        comparisons = tuple(self.compare(results))
-        return Judgement(text=self.text, verdict=decide(comparisons), comparisons=comparisons)
+        """Return the verdict, if this were the only claim."""
+        return judge_all([self], results)[0]
+
+
+def judge_all(claims: Sequence[Claim], results: Results) -> list[Judgement]:
+    """Return the verdicts on all claims of an experiment, corrected for their number."""
+    last = _corrected([claim.compare(results) for claim in claims])
+    early = _corrected([claim.compare(results.preferring()) for claim in claims])
+    return [
+        Judgement(
+            text=claim.text,
+            verdict=decide(comparisons),
+            comparisons=tuple(comparisons),
+            preferred=None if comparisons == same else decide(same),
+        )
+        for claim, comparisons, same in zip(claims, last, early, strict=True)
+    ]
+
+
+def _corrected(comparisons: list[list[Comparison]]) -> list[list[Comparison]]:
+    """Correct all p-values together."""
+    known = [c.p for own in comparisons for c in own if c.p is not None]
+    corrected = iter(holm(known))
+    return [
+        [c if c.p is None else replace(c, p=next(corrected)) for c in own] for own in comparisons
+    ]
 
 
 def decide(comparisons: Sequence[Comparison]) -> Verdict:
     """Turn differences into a verdict."""
     if not any(c.n for c in comparisons):
         return "not run"
-    enough = [c.difference for c in comparisons if c.difference and c.n >= FEWEST_SEEDS]
-    if any(difference.high < 0 for difference in enough):
+    if any(c.speaks(-1) for c in comparisons):
         return "does not hold"
-    if len(enough) == len(comparisons) and all(difference.low > 0 for difference in enough):
-        return "holds"
-    return "undecided"
+    return "holds" if all(c.speaks(1) for c in comparisons) else "undecided"
+
+
+def show_p(p: float) -> str:
+    """Return a p-value with its sign of relation, and as many digits as it deserves."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"
 
 
 def _compared(
@@ -86,8 +126,14 @@ def _compared(
     """Compare two sides over the seeds that both have: first + margin - second."""
     first = {seed: value + margin for seed, value in (first or {}).items()}
     second = second or {}
-    n = len(first.keys() & second.keys())
-    return Comparison(label=label, difference=paired_difference(first, second), n=n)
+    seeds = sorted(first.keys() & second.keys())
+    return Comparison(
+        label=label,
+        difference=paired_difference(first, second),
+        n=len(seeds),
+        p=p_value(first, second),
+        power=detectable([first[s] - second[s] for s in seeds]) if len(seeds) > 1 else None,
+    )
 
 
 def _scores(cell: Measured | None, metric: str) -> Scores | None:

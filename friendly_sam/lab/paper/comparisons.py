@@ -1,18 +1,20 @@
-"""Contenders of a tuned experiment against a rival: paired by seed, corrected for their number."""
+"""Contenders against the base optimizer: paired by seed, corrected for the number of a table."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from friendly_sam.lab.paper.claims import LEVEL, show_p
 from friendly_sam.lab.paper.results import Scores
 from friendly_sam.lab.paper.tuned_record import Entry
 from friendly_sam.lab.statistics import Difference, detectable, holm, p_value, paired_difference
 
-LEVEL = 0.05
 Metric = Literal["last", "preferred"]
+Pair = tuple[Entry, Entry]
+"""A contender and its rival."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +22,10 @@ class Against:
     """A contender's lead over the rival."""
 
     entry: Entry
+    rival: Entry
     difference: Difference
     p: float
-    """After Holm's correction for the contenders compared."""
+    """After Holm's correction for the pairs compared."""
 
     @property
     def verdict(self) -> str:
@@ -35,35 +38,30 @@ class Against:
         return f"{self.difference}, p {show_p(self.p)}"
 
 
-def show_p(p: float) -> str:
-    """Return a p-value with its sign of relation, and as many digits as it deserves."""
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"
-
-
 def scores(entry: Entry, metric: Metric) -> Scores:
     """Return the test accuracy by seed."""
     return entry.last if metric == "last" else entry.preferred
 
 
-def compare(entries: Sequence[Entry], rival: Entry, metric: Metric = "last") -> list[Against]:
-    """Compare contenders with a rival; those with fewer than two common seeds are left out."""
+def compare(pairs: Iterable[Pair], metric: Metric = "last") -> list[Against]:
+    """Compare contenders with rivals; pairs with fewer than two common seeds are left out."""
     found = []
-    for entry in entries:
+    for entry, rival in pairs:
         difference = paired_difference(scores(entry, metric), scores(rival, metric))
         p = p_value(scores(entry, metric), scores(rival, metric))
         if entry is not rival and difference is not None and p is not None:
-            found.append((entry, difference, p))
-    corrected = holm([p for _, _, p in found])
+            found.append((entry, rival, difference, p))
+    corrected = holm([p for *_, p in found])
     return [
-        Against(entry=entry, difference=difference, p=p)
-        for (entry, difference, _), p in zip(found, corrected, strict=True)
+        Against(entry=entry, rival=rival, difference=difference, p=p)
+        for (entry, rival, difference, _), p in zip(found, corrected, strict=True)
     ]
 
 
-def power(entries: Sequence[Entry], rival: Entry, metric: Metric = "last") -> float | None:
+def power(pairs: Sequence[Pair], metric: Metric = "last") -> float | None:
     """Return the median difference that would have been found in four of five cases."""
     found = []
-    for entry in entries:
+    for entry, rival in pairs:
         ours, theirs = scores(entry, metric), scores(rival, metric)
         seeds = sorted(ours.keys() & theirs.keys())
         if entry is not rival and len(seeds) > 1:

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from friendly_sam.lab.config.identity import identity
@@ -28,6 +28,8 @@ class Measured:
     cell: Cell
     runs: dict[int, Run]
     """By seed; fewer than the cell asks for where some are missing."""
+    preferring: bool = False
+    """Take the test accuracy at the epoch that validation prefers, not at the last."""
 
     @property
     def complete(self) -> bool:
@@ -41,6 +43,8 @@ class Measured:
         first half of training), `preferred_accuracy` (test accuracy at the first epoch that is
         best on the validation images) and those of the spectrum, `lambda1` and `ratio`.
         """
+        if self.preferring and metric == "test_accuracy":
+            metric = "preferred_accuracy"
         scores = {seed: _score(run, metric) for seed, run in self.runs.items()}
         return {seed: score for seed, score in scores.items() if not math.isnan(score)}
 
@@ -51,6 +55,8 @@ def _score(run: Run, metric: str) -> float:
         return statistics.fmean(losses[: max(1, len(losses) // 2)])
     if metric == "preferred_accuracy":
         held_out = run.series("validation_accuracy")
+        if not held_out:
+            return run.final("test_accuracy")
         return run.series("test_accuracy")[held_out.index(max(held_out))]
     if metric in ("lambda1", "ratio"):
         return _spectrum(run.folder).get(metric, math.nan)
@@ -78,7 +84,11 @@ class Results:
     missing: tuple[str, ...] = field(default_factory=tuple)
     """Runs that are not finished."""
     step_costs: dict[str, float] = field(default_factory=dict)
-    """Seconds of a step of each method, where they were measured."""
+    """Time of a step of each method, times the base optimizer's, where it was measured."""
+
+    def preferring(self) -> Results:
+        """Return the same with the test accuracy at the epoch that validation prefers."""
+        return replace(self, cells=tuple(replace(cell, preferring=True) for cell in self.cells))
 
     @property
     def runs(self) -> list[Run]:
@@ -145,9 +155,7 @@ def collect(
         scale=scale,
         cells=tuple(cells),
         missing=tuple(_unique(missing)),
-        step_costs=read_step_costs(folder.parent, experiment)
-        if experiment.drawing == "cost"
-        else {},
+        step_costs=read_step_costs(folder.parent, experiment, scale),
     )
 
 

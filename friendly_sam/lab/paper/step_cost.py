@@ -11,45 +11,56 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from friendly_sam.lab.config.methods import BASES
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.run_folders import place
-from friendly_sam.lab.records.measured_once import measured_once
 
 if TYPE_CHECKING:
     from friendly_sam.lab.training.trainer import Trainer
 
-ROUNDS = 15
-LARGE_ROUNDS = 5
-"""Of networks that take long, where a step is nearly all passes."""
+FILE = "step-costs.json"
+ROUNDS = 5
 STEPS = 3
 
 
 def measure_step_costs(
     experiment: Experiment, scale: Scale, runs: Path, data_root: Path | None = None
-) -> dict[str, float]:
-    """Measure the seconds of a step of each method of an experiment, once."""
-    known = read_step_costs(runs.parent, experiment)
-    first = {cell.method: cell.runs[0] for cell in reversed(experiment.cells(scale))}
-    rounds = ROUNDS
-    if experiment.tuning is not None:
-        first = {name: experiment.tuning.timed(scale, run) for name, run in first.items()}
-        rounds = LARGE_ROUNDS
-    if known and known.keys() >= first.keys():
-        return known
-    _file(runs.parent, experiment).unlink(missing_ok=True)  # the methods are others now
-    if any(run.engine.device != "cpu" for run in first.values()):
-        return {}  # a GPU's time is not the processor's
-    return measured_once(
-        _file(runs.parent, experiment), {}, lambda: _measure(first, runs, data_root, rounds)
-    )
+) -> None:
+    """Measure a step of each contender, times that of the base optimizer; once per folder."""
+    timed = _timed(experiment, scale)
+    known = _read(runs.parent)
+    new = {key: run for key, run in timed.items() if key not in known}
+    if not new or any(run.engine.device != "cpu" for run in timed.values()):
+        return  # a GPU's time is not the processor's
+    base = next(iter(timed))
+    seconds = _measure({base: timed[base], **new}, runs, data_root)
+    known |= {key: value / seconds[base] for key, value in seconds.items()}
+    write_atomically(runs.parent / FILE, json.dumps(known, indent=1) + "\n")
 
 
-def _measure(
-    first: dict[str, RunConfig], runs: Path, data_root: Path | None, rounds: int
-) -> dict[str, float]:
+def _timed(experiment: Experiment, scale: Scale) -> dict[str, RunConfig]:
+    """Return what is timed of each contender; the first is the base optimizer."""
+    tuning = experiment.tuning
+    if tuning is None or tuning.report is not None:
+        return {}
+    found: dict[str, RunConfig] = {}
+    for task in tuning.tasks(scale):
+        for contender in task.contenders:
+            run = contender.wide()[0]
+            found.setdefault(_key(run, contender.name), tuning.timed(scale, run))
+    return found
+
+
+def _key(run: RunConfig, name: str) -> str:
+    """Name what is timed: a contender over its base optimizer."""
+    return f"{BASES[run.base.name]}: {name}"
+
+
+def _measure(first: dict[str, RunConfig], runs: Path, data_root: Path | None) -> dict[str, float]:
     import torch
 
     from friendly_sam.lab.training.distributed import world
@@ -64,7 +75,7 @@ def _measure(
             with world(placed.engine) as here:
                 trainers[method] = Trainer(placed, here)
         seconds = dict.fromkeys(first, float("inf"))
-        for turn in range(rounds):
+        for turn in range(ROUNDS):
             for method, trainer in trainers.items():
                 seconds[method] = min(seconds[method], _time(trainer, turn))
     finally:
@@ -102,18 +113,18 @@ def _time(trainer: Trainer, turn: int) -> float:
     return share * perturbed + (1 - share) * seconds()
 
 
-def _file(folder: Path, experiment: Experiment) -> Path:
-    older = folder / f"prices-{experiment.name}.json"  # what 0.1 called it
-    return older if older.is_file() else folder / f"step-cost-{experiment.name}.json"
-
-
-def read_step_costs(folder: Path, experiment: Experiment) -> dict[str, float]:
-    """Read the seconds of a step; empty where none were measured."""
-    path = _file(folder, experiment)
+def _read(folder: Path) -> dict[str, float]:
+    path = folder / FILE
     if not path.is_file():
         return {}
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return {str(method): float(seconds) for method, seconds in values.items()}
+        return {str(method): float(ratio) for method, ratio in values.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise LabError(f"{path} is damaged; delete it and run the experiment again") from error
+
+
+def read_step_costs(folder: Path, experiment: Experiment, scale: Scale) -> dict[str, float]:
+    """Read the time of a step of each contender, times the base optimizer's."""
+    known = _read(folder)
+    return {key.partition(": ")[2]: known[key] for key in _timed(experiment, scale) if key in known}

@@ -1,33 +1,33 @@
-"""The record of an experiment that tunes every method alike: all that its tables are made of.
+"""The record of a task whose contenders are tuned alike: all that its tables are made of.
 
-`fsam reproduce` writes it as `<experiment>.json`; the report and the page "Which one should I use?"
-read it, so that every number of theirs can be computed again from a small file.
+`fsam reproduce` writes those of an experiment as `<experiment>.json`; the report and the page
+"Which one should I use?" read them, so that every number of theirs can be computed again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from friendly_sam.lab.config.methods import METHODS
-from friendly_sam.lab.config.resolve import passes, resolve
+from friendly_sam.lab.config.resolve import label, passes, resolve
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.settings import Setting
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.paper.results import Results, Scores
-from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, Contender, validation
-
-EDGE = 0.1
-"""Share of a range, by ratios, that counts as its edge."""
+from friendly_sam.lab.paper.results import Measured, Results, Scores
+from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, WIDE, Contender, Task, validation
+from friendly_sam.lab.search.space import Settings, around, at_edge
+from friendly_sam.lab.search.study import importance
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """One choice of settings, and how it did on the validation images."""
 
-    settings: dict[str, float]
+    settings: dict[str, Setting]
     validation: float | None
     """Mean over the seeds of the search; `None`: a run failed."""
 
@@ -40,13 +40,18 @@ class Entry:
     method: str
     """The label of its method."""
     passes: float
-    """Passes over the training images, times SGD's."""
+    """Passes over the training images, times the base optimizer's."""
     cost: float | None
-    """Processor time of training, times SGD's in the same measurement."""
+    """Processor time of training, times the base optimizer's in the same measurement."""
     chosen: Trial
     edge: list[str]
-    """Settings whose choice lies at the edge of its range."""
+    """Settings whose choice lies at the edge of all that was searched."""
     trials: list[Trial]
+    """Those over the whole space, then those around the best of them."""
+    importance: dict[str, float] = field(default_factory=dict)
+    """Share of each setting in how the trials differ (fANOVA)."""
+    space: dict[str, str] = field(default_factory=dict)
+    """What the first trials were spread over."""
     last: Scores
     """Test accuracy at the last epoch, by seed."""
     preferred: Scores
@@ -55,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class TunedRecord:
-    """All contenders of an experiment on one task; the first is the base optimizer."""
+    """All contenders on one task; the first is the base optimizer."""
 
     experiment: str
     scale: str
@@ -67,6 +72,8 @@ class TunedRecord:
     entries: list[Entry]
     waiting: dict[str, float] = field(default_factory=dict)
     """Contenders that are not tuned yet, with their passes."""
+    commits: list[str] = field(default_factory=list)
+    """The source that made the reported runs."""
 
 
 def situation(run: RunConfig) -> str:
@@ -76,55 +83,90 @@ def situation(run: RunConfig) -> str:
     return "fine-tuning" if run.model.weights else "training from scratch"
 
 
-def tuned_record(found: Results, searched: Results, command: str) -> TunedRecord:
-    """Make the record of the reported runs and of those of the search."""
+def tuned_records(found: Results, searched: Results, command: str) -> list[TunedRecord]:
+    """Make the records of the reported runs and of those of the search, one per task."""
     assert found.experiment.tuning is not None
-    contenders = {c.name: c for c in found.experiment.tuning.contenders(found.scale)}
-    base = next(iter(contenders.values())).run
-    seconds = found.step_costs
+    tasks = found.experiment.tuning.tasks(found.scale)
+    return [_record(task, found, searched, command) for task in tasks]
+
+
+def _record(task: Task, found: Results, searched: Results, command: str) -> TunedRecord:
+    base = resolve(task.contenders[0].run)
+    cells = {
+        c.cell.method: c for c in found.cells if (c.cell.panel, c.cell.x) == (task.panel, task.x)
+    }
     entries = []
-    for cell in found.cells:
-        run = resolve(cell.cell.runs[0])
-        longer = run.epochs / base.epochs
-        name, values = cell.cell.method, _settings(run)
-        known = name in seconds and found.methods()[0] in seconds
-        trials = [
-            Trial(
-                settings=_settings(trial.cell.runs[0]),
-                validation=round(validation(trial), 3) if trial.complete else None,
-            )
-            for trial in searched.cells
-            if trial.cell.method == name
-        ]
-        entries.append(
-            Entry(
-                name=name,
-                method="SGD" if run.method.name == "base" else METHODS[run.method.name].label,
-                passes=_passes(run, base),
-                cost=round(longer * seconds[name] / seconds[found.methods()[0]], 3)
-                if known
-                else None,
-                chosen=next(trial for trial in trials if trial.settings == values),
-                edge=_at_edge(contenders[name], values),
-                trials=trials,
-                last=_rounded(cell.scores()),
-                preferred=_rounded(cell.scores("preferred_accuracy")),
-            )
-        )
+    for contender in task.contenders:
+        cell = cells.get(contender.name)
+        if cell is not None and cell.runs:
+            trials = [
+                trial
+                for trial in searched.cells
+                if (trial.cell.panel, trial.cell.method) == (task.title, contender.name)
+            ]
+            cost = found.step_costs.get(contender.name)
+            entries.append(_entry(contender, cell, trials, base, cost))
+    done = {entry.name for entry in entries}
     return TunedRecord(
         experiment=found.experiment.name,
         scale=found.scale,
-        task=found.panels()[0] if found.cells else "",
+        task=task.title,
         situation=situation(base),
         command=command,
         search_seeds=list(SEARCH_SEEDS),
         entries=entries,
         waiting={
-            name: _passes(resolve(contender.run), base)
-            for name, contender in contenders.items()
-            if name not in found.methods()
+            c.name: _passes(resolve(c.run), base) for c in task.contenders if c.name not in done
         },
+        commits=commits(cells.values()),
     )
+
+
+def commits(cells: Iterable[Measured]) -> list[str]:
+    """List the commits that made the runs of cells."""
+    starts = [
+        run.environment.get("starts", [{}])[-1] for cell in cells for run in cell.runs.values()
+    ]
+    return sorted({str(start["commit"]) for start in starts if start.get("commit")})
+
+
+def _entry(
+    contender: Contender,
+    cell: Measured,
+    trials: Sequence[Measured],
+    base: RunConfig,
+    cost: float | None,
+) -> Entry:
+    run = resolve(cell.cell.runs[0])
+    tried = [_trial(contender, trial) for trial in trials]
+    values = contender.settings(run)
+    wide = [trial for trial in tried[:WIDE] if trial.validation is not None]
+    near = around(contender.space, max(wide, key=_score).settings) if wide else contender.space
+    return Entry(
+        name=contender.name,
+        method=label(run),
+        passes=_passes(run, base),
+        cost=None if cost is None else round(cost * run.epochs / base.epochs, 3),
+        chosen=next(trial for trial in tried if trial.settings == values),
+        edge=at_edge(contender.space, near, values),
+        trials=tried,
+        importance=importance(
+            contender.space, [(t.settings, t.validation) for t in tried if t.validation is not None]
+        ),
+        space={name: str(found) for name, found in contender.space.items()},
+        last=_rounded(cell.scores()),
+        preferred=_rounded(cell.scores("preferred_accuracy")),
+    )
+
+
+def _score(trial: Trial) -> float:
+    return -1.0 if trial.validation is None else trial.validation
+
+
+def _trial(contender: Contender, trial: Measured) -> Trial:
+    settings: Settings = contender.settings(trial.cell.runs[0])
+    score = round(validation(trial), 3) if trial.complete else None
+    return Trial(settings=settings, validation=score)
 
 
 def _passes(run: RunConfig, base: RunConfig) -> float:
@@ -132,40 +174,28 @@ def _passes(run: RunConfig, base: RunConfig) -> float:
     return round(passes(run) * run.epochs / base.epochs, 4)
 
 
-def _settings(run: RunConfig) -> dict[str, float]:
-    found = {"lr": run.base.lr, "weight_decay": run.base.weight_decay}
-    return found if run.method.rho is None else found | {"rho": run.method.rho}
-
-
 def _rounded(scores: Scores) -> Scores:
     return {seed: round(score, 4) for seed, score in scores.items()}
 
 
-def _at_edge(contender: Contender, settings: dict[str, float]) -> list[str]:
-    edges = []
-    for name, (low, high) in contender.ranges().items():
-        reach = (high / low) ** EDGE
-        if not low * reach <= settings[name] <= high / reach:
-            edges.append(name)
-    return edges
+def as_json(records: Sequence[TunedRecord]) -> str:
+    """Return the records of an experiment as JSON."""
+    return json.dumps([dataclasses.asdict(record) for record in records], indent=1) + "\n"
 
 
-def as_json(record: TunedRecord) -> str:
-    """Return a record as JSON."""
-    return json.dumps(dataclasses.asdict(record), indent=1) + "\n"
-
-
-def read_record(path: Path) -> TunedRecord:
-    """Read a record."""
+def read_records(path: Path) -> list[TunedRecord]:
+    """Read the records of an experiment."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        entries = [_entry(entry) for entry in values.pop("entries")]
-        return TunedRecord(**values, entries=entries)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            TunedRecord(**{**values, "entries": [_read(entry) for entry in values["entries"]]})
+            for values in found
+        ]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise LabError(f"{path} is damaged; run the experiment's command again") from error
 
 
-def _entry(values: dict[str, Any]) -> Entry:
+def _read(values: dict[str, Any]) -> Entry:
     values["chosen"] = Trial(**values["chosen"])
     values["trials"] = [Trial(**trial) for trial in values["trials"]]
     for name in ("last", "preferred"):

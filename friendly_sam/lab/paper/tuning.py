@@ -156,7 +156,7 @@ def search(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
     cells = list(wide)
     for task in tasks:
         for contender in task.contenders:
-            best = choice(found, task.title, contender.name, folder)
+            best = choice(found, task.title, contender.name, folder, WIDE)
             if best is not None:
                 near = contender.near(best.cell.runs[0])
                 cells += task.trial_cells(contender, near, first=WIDE + 1)
@@ -186,10 +186,11 @@ def settled(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
     return replace(experiment, cells=lambda scale: cells)
 
 
-def choice(
-    found: Results, title: str, name: str, folder: Path, trials: int = WIDE
-) -> Measured | None:
-    """Return the trial with the best mean validation accuracy; a failed run loses its trial."""
+def choice(found: Results, title: str, name: str, folder: Path, trials: int) -> Measured | None:
+    """Return the trial with the best mean validation accuracy, once so many have ended.
+
+    A failed run loses its trial.
+    """
     own = [c for c in found.cells if (c.cell.panel, c.cell.method) == (title, name)]
     complete = [trial for trial in own if trial.complete]
     ended = all(trial.complete or _failed(trial, folder) for trial in own)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from friendly_sam.lab.paper.chapters.tuned import (
     with_interval,
 )
 from friendly_sam.lab.paper.comparisons import Against, compare
-from friendly_sam.lab.paper.tuned_record import Entry, TunedRecord, read_record
+from friendly_sam.lab.paper.tuned_record import Entry, TunedRecord, read_records
 from friendly_sam.lab.report.tables import Table, markdown_table
 
 BUDGETS = (1.0, 1.1, 2.0)
@@ -29,17 +29,23 @@ BUDGETS = (1.0, 1.1, 2.0)
 SITUATIONS = ("training from scratch", "fine-tuning", "wrong labels")
 MARK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 PAGE = "which-method.md"
+STUDIES = ("relatives", "cheaper")
+"""Experiments that are shown whole."""
+ANSWERING = (*STUDIES, "table1", "table2", "table5", "table6")
+"""Experiments whose tasks are a user's situations; others vary something else."""
 
 
-def read_records(docs: Path) -> dict[Path, TunedRecord]:
+def read_all(docs: Path) -> dict[Path, list[TunedRecord]]:
     """Read every record below a folder of documentation."""
-    return {path: read_record(path) for path in sorted((docs / "results").rglob("*.json"))}
+    return {path: read_records(path) for path in sorted((docs / "results").rglob("*.json"))}
 
 
 def tasks(records: Iterable[TunedRecord]) -> list[TunedRecord]:
     """Return one record per task: experiments of one scale and task share their runs."""
     found: dict[tuple[str, str, str], TunedRecord] = {}
     for record in records:
+        if not record.entries:
+            continue
         key = (record.situation, record.scale, record.task)
         known = found.get(key)
         names = set() if known is None else {entry.name for entry in known.entries}
@@ -66,7 +72,9 @@ def better_ones(record: TunedRecord, budget: float) -> tuple[Entry | None, list[
     rival, methods = affordable(record, budget)
     if rival is None:
         return None, []
-    return rival, sorted(compare(methods, rival), key=lambda found: -found.difference.mean)
+    return rival, sorted(
+        compare([(m, rival) for m in methods]), key=lambda found: -found.difference.mean
+    )
 
 
 def answers(records: Sequence[TunedRecord]) -> Table:
@@ -126,35 +134,47 @@ def sentence(records: Sequence[TunedRecord], budget: float = 1.1) -> str:
     return "\n\n".join(lines) or "Not measured yet."
 
 
-def details(records: dict[Path, TunedRecord], docs: Path) -> str:
-    """Return tables and figure of every record."""
-    found = []
-    for path, record in records.items():
+def details(records: Mapping[Path, Sequence[TunedRecord]], docs: Path) -> str:
+    """Return tables and figure of the studies of the whole family, and where the others are."""
+    found, others = [], []
+    for path, all_of_it in records.items():
         folder = path.parent.relative_to(docs).as_posix()
-        figure = path.parent / "figures" / f"{path.stem}.svg"
-        found.append(f"### `{record.experiment}` at scale {record.scale}: {record.task}")
-        if figure.is_file():
-            found.append(f"![Accuracy against cost]({folder}/figures/{path.stem}.svg)")
-        found += [markdown_table(accuracy_table(record)), "Difference from SGD, in points:"]
-        found += [markdown_table(against_table(record)), caption(record)]
-        if record.waiting:
-            found.append(f"Not measured yet: {', '.join(record.waiting)}.")
-        seeds = sorted(record.entries[0].last) if record.entries else []
-        trials = len(record.entries[0].trials) if record.entries else 0
-        found.append(
-            f"Command: `{record.command}`. Seeds {', '.join(map(str, seeds))}; {trials} trials "
-            f"each, with seeds {', '.join(map(str, record.search_seeds))}."
-        )
+        done = [record for record in all_of_it if record.entries]
+        if done and path.stem in STUDIES:
+            found.append(f"### `{path.stem}` at scale {done[0].scale}")
+            if (path.parent / "figures" / f"{path.stem}.svg").is_file():
+                found.append(f"![Accuracy against cost]({folder}/figures/{path.stem}.svg)")
+            found += [markdown_table(accuracy_table(done)), "Difference from SGD, in points:"]
+            found += [markdown_table(against_table(done)), caption(done), _origin(done)]
+        elif done:
+            others.append(f"- `{path.stem}` at scale {done[0].scale}: [tables]({folder}/README.md)")
+    if others:
+        found += ["### The other experiments", "\n".join(others)]
     return "\n\n".join(found) or "Not measured yet."
+
+
+def _origin(records: Sequence[TunedRecord]) -> str:
+    """Say how tables were made."""
+    first = records[0]
+    seeds = ", ".join(map(str, sorted(first.entries[0].last)))
+    waiting = [name for record in records for name in record.waiting]
+    text = (
+        f"Command: `{first.command}`. Seeds {seeds}; {len(first.entries[0].trials)} trials each, "
+    )
+    text += f"with seeds {', '.join(map(str, first.search_seeds))}."
+    return text + (f" Not measured yet: {', '.join(waiting)}." if waiting else "")
 
 
 def fill(page: str, docs: Path) -> str:
     """Return the page with everything between its marks made again."""
-    records = read_records(docs)
+    files = read_all(docs)
+    records = [
+        record for path, found in files.items() if path.stem in ANSWERING for record in found
+    ]
     blocks = {
-        "answers": markdown_table(answers(list(records.values()))),
-        "sentence": sentence(list(records.values())),
-        "details": details(records, docs),
+        "answers": markdown_table(answers(records)),
+        "sentence": sentence(records),
+        "details": details(files, docs),
     }
     return MARK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n\n{found[3]}", page)
 

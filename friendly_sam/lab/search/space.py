@@ -7,6 +7,7 @@ that share settings try the same values of these.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +79,12 @@ def points(space: Space, count: int, seed: int = 0) -> list[Settings]:
     >>> points({"base.lr": Range(0.01, 1.0)}, 2) == points({"base.lr": Range(0.01, 1.0)}, 3)[:2]
     True
     """
-    package = optuna()
+    return [dict(point) for point in _points(tuple(space.items()), count, seed)]
+
+
+@functools.cache
+def _points(items: tuple[tuple[str, Range | Choice], ...], count: int, seed: int) -> list[Settings]:
+    package, space = optuna(), dict(items)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", package.exceptions.ExperimentalWarning)
         sampler = package.samplers.QMCSampler(qmc_type="halton", scramble=True, seed=seed)

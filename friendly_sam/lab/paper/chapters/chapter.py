@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from friendly_sam.lab.paper.chapters.panels import costs, panels
-from friendly_sam.lab.paper.claims import Judgement
+from friendly_sam.lab.paper.chapters.panels import panels
+from friendly_sam.lab.paper.claims import Judgement, judge_all
 from friendly_sam.lab.paper.experiment import Experiment
 from friendly_sam.lab.paper.printed import printed
 from friendly_sam.lab.paper.results import Measured, Results
@@ -45,7 +45,7 @@ class Chapter:
     """What is missing, plainly."""
     runs: Sequence[Run] = ()
     """Every run that it is made of."""
-    record: TunedRecord | None = None
+    tuned: Sequence[TunedRecord] = ()
     """Of an experiment that tunes every method alike: all that its tables are made of."""
 
 
@@ -54,6 +54,8 @@ def chapter(results: Results, command: str) -> Chapter:
     experiment = results.experiment
     paper = printed(experiment.name)
     notes = []
+    if experiment.one_setting:
+        notes.append("About one setting of everything else, not about the best of each method.")
     if not results.runs:
         notes.append("Not run at this scale yet.")
     elif results.missing:
@@ -71,7 +73,7 @@ def chapter(results: Results, command: str) -> Chapter:
         sweep=_sweep(results) if "radius" in experiment.x_label else None,
         printed=None if paper is None else Table(header=paper.header, rows=paper.rows),
         printed_where="" if paper is None else paper.where,
-        judgements=[claim.judge(results) for claim in experiment.claims],
+        judgements=judge_all(experiment.claims, results),
         panels=panels(results),
         facts=facts(results.runs),
         records=_records(results),
@@ -91,8 +93,6 @@ def _measured(results: Results) -> Table | None:
         return _over_x(results)
     if kind == "spectrum":
         return _eigenvalues(results)
-    if kind == "cost":
-        return _costs_table(results)
     return _by_panel(results)
 
 
@@ -103,9 +103,7 @@ def _by_panel(results: Results) -> Table:
         row = [panel]
         for method in results.methods():
             cell = results.chosen(panel, method)
-            text = show(cell, metric)
-            chosen = cell is not None and results.experiment.choose and cell.cell.x is not None
-            row.append(f"{text}, ρ {cell.cell.x:g}" if chosen and cell is not None else text)
+            row.append(show(cell, metric))
         rows.append(row)
     return Table(header=["", *results.methods()], rows=rows)
 
@@ -135,19 +133,6 @@ def _eigenvalues(results: Results) -> Table:
             row += [show(cell, metric, 3) for metric in ("lambda1", "ratio", "test_accuracy")]
             rows.append(row)
     return Table(header=["", "λ1", "λ1/λ5", "test accuracy, %"], rows=rows)
-
-
-def _costs_table(results: Results) -> Table:
-    rows = []
-    for panel in results.panels():
-        cost = costs(results)
-        for method in results.methods():
-            cell = results.chosen(panel, method)
-            x = "-" if cell is None or cell.cell.x is None else f"{cell.cell.x:g}"
-            relative = f"{cost[method]:.2f}" if method in cost else "-"
-            rows.append([f"{panel}: {method}", show(cell), x, relative])
-    header = ["", "test accuracy, %", "ρ chosen", "processor time / SGD's"]
-    return Table(header=header, rows=rows)
 
 
 def _sweep(results: Results) -> Table | None:

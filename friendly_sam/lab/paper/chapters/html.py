@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from friendly_sam.lab.paper.chapters.chapter import Chapter
-from friendly_sam.lab.paper.claims import Comparison, Judgement
+from friendly_sam.lab.paper.claims import Comparison, Judgement, show_p
 from friendly_sam.lab.plotting.palette import INKS
 from friendly_sam.lab.plotting.panels import inline_svg
 from friendly_sam.lab.report.page import document
@@ -129,14 +129,20 @@ def verdict_text(judgement: Judgement) -> str:
     if judgement.verdict == "not run":
         return "not run"
     at = " at" if judgement.verdict == "undecided" else ","
-    return f"{judgement.verdict}{at} n = {judgement.n}" if judgement.n else judgement.verdict
+    text = f"{judgement.verdict}{at} n = {judgement.n}" if judgement.n else judgement.verdict
+    if judgement.preferred in (None, judgement.verdict):
+        return text
+    return f"{text} ({judgement.preferred} with early stopping)"
 
 
 def difference_text(comparison: Comparison) -> str:
     """Write a difference with its interval and number of seeds."""
     if comparison.difference is None:
         return f"n = {comparison.n}" if comparison.n else ""
-    return f"{comparison.difference} (n={comparison.n})"
+    text = f"{comparison.difference}"
+    text += "" if comparison.p is None else f", p {show_p(comparison.p)}"
+    seen = "" if comparison.power is None else f"; {comparison.power:.2g} would have been seen"
+    return f"{text} (n={comparison.n}{seen})"
 
 
 def _chapter(chapter: Chapter) -> str:

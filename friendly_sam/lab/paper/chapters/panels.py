@@ -24,7 +24,6 @@ def panels(results: Results) -> list[Panel]:
         "lines": _lines,
         "training": _training,
         "spectrum": _spectrum,
-        "cost": _cost,
     }.get(results.experiment.drawing)
     return [] if draw is None else draw(results)
 
@@ -148,54 +147,3 @@ def _spectrum(results: Results) -> list[Panel]:
             if bars:
                 drawn.append(Panel(title=panel, y_label=y_label, bars=bars))
     return drawn
-
-
-def _cost(results: Results) -> list[Panel]:
-    """Draw accuracy over the radius for each method, and the best against the price of a step."""
-    drawn = []
-    for panel in results.panels():
-        for family in ("SAM", "F-SAM"):
-            names = [m for m in results.methods() if m.partition(",")[0] == family]
-            cells = {m: results.sweep(panel, m) for m in names}
-            xs = sorted({c.cell.x for found in cells.values() for c in found if c.cell.x})
-            curves = [_curve(m, found, xs) for m, found in cells.items() if found]
-            if len(xs) > 1 and 1 < len(curves) <= 4:  # more cannot be distinguished
-                drawn.append(
-                    Panel(
-                        title=f"{family} on a part of the batch",
-                        x_label=results.experiment.x_label,
-                        y_label=Y_LABELS["test_accuracy"],
-                        series=curves,
-                        log_x=True,
-                    )
-                )
-        cost = costs(results)
-        points = []
-        for method in results.methods():
-            cell = results.chosen(panel, method)
-            if cell is not None and method in cost:
-                score = summarize(list(cell.scores().values()))
-                error = [score.std] if score.n > 1 else None
-                points.append(Series(label=method, x=[cost[method]], y=[score.mean], error=error))
-        if points:
-            radii = {cell.cell.x for cell in results.cells if cell.cell.x}
-            drawn.append(
-                Panel(
-                    title="Best radius of each, on validation"
-                    if len(radii) > 1
-                    else "All at one radius",
-                    x_label="processor time / SGD's",
-                    y_label=Y_LABELS["test_accuracy"],
-                    series=points,
-                    named=True,
-                )
-            )
-    return drawn
-
-
-def costs(results: Results) -> dict[str, float]:
-    """Return the cost of each method as a multiple of SGD's: of a step, times the epochs."""
-    epochs = {cell.cell.method: cell.cell.runs[0].epochs for cell in results.cells}
-    seconds = {m: seconds * epochs[m] for m, seconds in results.step_costs.items() if m in epochs}
-    base = seconds.get("SGD")
-    return {} if not base else {method: value / base for method, value in seconds.items()}

@@ -1,73 +1,124 @@
-"""The tables and the figure of an experiment that tunes every method alike, from its record."""
+"""The tables and the figure of an experiment that tunes every method alike, from its records."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from friendly_sam.lab.paper.chapters.chapter import Chapter, chapter
-from friendly_sam.lab.paper.comparisons import compare, power
+from friendly_sam.lab.paper.comparisons import Pair, compare, power
 from friendly_sam.lab.paper.results import Results, Scores
-from friendly_sam.lab.paper.tuned_record import Entry, TunedRecord, tuned_record
+from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, tuned_records
+from friendly_sam.lab.paper.tuning import NEAR, WIDE
 from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.report.tables import Table
 from friendly_sam.lab.statistics import interval
 
-NAMES = {"lr": "learning rate", "weight_decay": "weight decay", "rho": "ρ"}
+NAMES = {
+    "base.lr": "learning rate",
+    "base.weight_decay": "weight decay",
+    "method.rho": "ρ",
+    "method.decay": "λ",
+}
+"""Settings as tables have them; others go by their own names."""
 
 
-def accuracy_table(record: TunedRecord) -> Table:
+def accuracy_table(records: Sequence[TunedRecord]) -> Table:
     """Return accuracy, cost and the settings that were chosen, a line per contender."""
     rows = [
         [
-            entry.name,
+            _name(records, record, entry),
             with_interval(entry.last),
             with_interval(entry.preferred),
+            "failed" if entry.chosen.validation is None else f"{entry.chosen.validation:.2f}",
             f"{entry.passes:.2f}",
             "-" if entry.cost is None else f"{entry.cost:.2f}",
             _settings(entry),
         ]
+        for record in records
         for entry in record.entries
     ]
-    header = ["", "last epoch, %", "epoch validation prefers, %", "passes / SGD's"]
-    header += ["time / SGD's", "learning rate, weight decay, ρ"]
+    header = ["", "last epoch, %", "epoch validation prefers, %", "validation in the search, %"]
+    header += ["passes / base's", "time / base's", "chosen: learning rate, weight decay, ρ, λ"]
     return Table(header=header, rows=rows)
 
 
-def against_table(record: TunedRecord) -> Table:
+def pairs(records: Sequence[TunedRecord]) -> list[Pair]:
+    """Return every contender with the base optimizer of its task."""
+    return [(entry, record.entries[0]) for record in records for entry in record.entries[1:]]
+
+
+def against_table(records: Sequence[TunedRecord]) -> Table:
     """Return the difference of each contender from the base optimizer, at both epochs."""
-    base = record.entries[0]
-    last = {found.entry.name: found for found in compare(record.entries, base)}
-    preferred = {found.entry.name: found for found in compare(record.entries, base, "preferred")}
+    last, preferred = compare(pairs(records)), compare(pairs(records), "preferred")
+    names = {
+        id(entry): _name(records, record, entry) for record in records for entry in record.entries
+    }
     rows = [
-        [name, str(found), found.verdict, str(preferred[name]), preferred[name].verdict]
-        for name, found in last.items()
+        [names[id(one.entry)], str(one), one.verdict, str(two), two.verdict]
+        for one, two in zip(last, preferred, strict=True)
     ]
-    header = ["", "last epoch", "", "epoch validation prefers", ""]
+    return Table(header=["", "last epoch", "", "epoch validation prefers", ""], rows=rows)
+
+
+def _name(records: Sequence[TunedRecord], record: TunedRecord, entry: Entry) -> str:
+    return entry.name if len(records) == 1 else f"{record.task}: {entry.name}"
+
+
+def trials_table(records: Sequence[TunedRecord]) -> Table:
+    """Return every trial of the search, and what was chosen."""
+    used = {n for r in records for e in r.entries for t in e.trials for n in t.settings}
+    columns = [n for n in NAMES if n in used] + sorted(used - NAMES.keys())
+    rows = []
+    for record in records:
+        for entry in record.entries:
+            for number, trial in enumerate(entry.trials, start=1):
+                rows.append(
+                    [
+                        _name(records, record, entry),
+                        f"{number}{' (near)' if number > WIDE else ''}",
+                        *[_show(trial, name) for name in columns],
+                        "failed" if trial.validation is None else f"{trial.validation:.2f}",
+                        "chosen" if trial == entry.chosen else "",
+                    ]
+                )
+    header = ["", "trial", *[NAMES.get(n, n) for n in columns], "validation, %", ""]
     return Table(header=header, rows=rows)
 
 
-def trials_table(record: TunedRecord) -> Table:
-    """Return every trial of the search, and what was chosen."""
-    rows = []
-    for entry in record.entries:
-        for trial in entry.trials:
-            mark = "chosen" if trial == entry.chosen else ""
-            score = "failed" if trial.validation is None else f"{trial.validation:.2f}"
-            values = [f"{trial.settings[n]:g}" if n in trial.settings else "-" for n in NAMES]
-            rows.append([entry.name, *values, score, mark])
-    return Table(header=["", *NAMES.values(), "validation, %", ""], rows=rows)
+def _show(trial: Trial, name: str) -> str:
+    value = trial.settings.get(name, "-")
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def caption(record: TunedRecord) -> str:
+def search_table(records: Sequence[TunedRecord]) -> Table:
+    """Return what each contender was searched over, and which settings mattered."""
+    rows = [
+        [
+            _name(records, record, entry),
+            str(len(entry.trials)),
+            "; ".join(f"{NAMES.get(name, name)} {words}" for name, words in entry.space.items()),
+            ", ".join(f"{NAMES.get(n, n)} {share:.0%}" for n, share in entry.importance.items()),
+            ", ".join(NAMES.get(name, name) for name in entry.edge) or "-",
+        ]
+        for record in records
+        for entry in record.entries
+    ]
+    header = ["", "trials", "searched", "importance (fANOVA)", "chosen at the edge"]
+    return Table(header=header, rows=rows)
+
+
+def caption(records: Sequence[TunedRecord]) -> str:
     """Say what the tables hold."""
-    base = record.entries[0]
-    n = len(base.last)
+    base = records[0].entries[0]
+    n = max(len(entry.last) for record in records for entry in record.entries)
     text = (
-        f"Test accuracy with its 95 % t-interval over n = {n} fresh seeds; differences from "
-        f"{base.name} are paired by seed, with the 95 % t-interval in brackets and p after Holm's "
-        "correction for the number of contenders. `*`: the choice lies at the edge of its range."
+        f"Test accuracy with its 95 % t-interval over n = {n} fresh seeds, each contender with the "
+        f"best of {WIDE} + {NEAR} trials; differences from {base.name} are paired by seed, with "
+        "the 95 % t-interval in brackets and p after Holm's correction for the number of "
+        "differences in the table. `*`: the choice lies at the edge of all that was searched."
     )
-    found = power(record.entries, base)
+    found = power(pairs(records))
     if found is not None:
         text += (
             f" {n} seeds find a difference of {found:.1f} points in four of five cases (median)."
@@ -75,24 +126,27 @@ def caption(record: TunedRecord) -> str:
     return text
 
 
-def cost_panel(record: TunedRecord) -> list[Panel]:
-    """Draw accuracy against the measured cost; empty where no cost was measured."""
-    points = []
-    for entry in record.entries:
-        if entry.cost is not None and entry.last:
-            found = interval(list(entry.last.values()))
-            error = [found.reach] if found.n > 1 else None
-            points.append(Series(label=entry.name, x=[entry.cost], y=[found.mean], error=error))
-    if not points:
-        return []
-    panel = Panel(
-        title=record.task,
-        x_label="processor time of training / SGD's",
-        y_label="test accuracy at the last epoch, %",
-        series=points,
-        named=True,
-    )
-    return [panel]
+def cost_panels(records: Sequence[TunedRecord]) -> list[Panel]:
+    """Draw accuracy against the measured cost, a panel per task where a cost was measured."""
+    drawn = []
+    for record in records:
+        points = []
+        for entry in record.entries:
+            if entry.cost is not None and entry.last:
+                found = interval(list(entry.last.values()))
+                error = [found.reach] if found.n > 1 else None
+                points.append(Series(label=entry.name, x=[entry.cost], y=[found.mean], error=error))
+        if points:
+            drawn.append(
+                Panel(
+                    title=record.task,
+                    x_label=f"processor time of training / {record.entries[0].name}'s",
+                    y_label="test accuracy at the last epoch, %",
+                    series=points,
+                    named=True,
+                )
+            )
+    return drawn
 
 
 def with_interval(scores: Scores) -> str:
@@ -105,27 +159,38 @@ def with_interval(scores: Scores) -> str:
 
 
 def _settings(entry: Entry) -> str:
-    values = entry.chosen.settings
     return ", ".join(
-        f"{value:g}{'*' if name in entry.edge else ''}" for name, value in values.items()
+        f"{_show(entry.chosen, name)}{'*' if name in entry.edge else ''}"
+        for name in entry.chosen.settings
     )
 
 
 def tuned_chapter(results: Results, searched: Results, command: str) -> Chapter:
     """Make the chapter of an experiment that tunes every method alike."""
     made = chapter(results, command)
-    if not results.runs:
+    tuning = results.experiment.tuning
+    if not results.runs or tuning is None:
         return made
-    record = tuned_record(results, searched, command)
-    notes = [f"Not tuned yet: {', '.join(record.waiting)}."] if record.waiting else []
+    made = replace(made, facts=[*made.facts, ("search seeds", _seeds(searched))])
+    if tuning.report is not None:
+        return made
+    all_records = tuned_records(results, searched, command)
+    records = [record for record in all_records if record.entries]
+    waiting = [f"{r.task}: {', '.join(r.waiting)}" for r in all_records if r.waiting]
     return replace(
         made,
-        measured=accuracy_table(record),
-        more=[("Difference from the base optimizer, in points", against_table(record))],
-        caption=caption(record),
-        sweep=trials_table(record),
-        panels=cost_panel(record),
-        facts=[*made.facts, ("search seeds", ", ".join(map(str, record.search_seeds)))],
-        notes=[*made.notes, *notes],
-        record=record,
+        measured=accuracy_table(records),
+        more=[
+            ("Difference from the base optimizer, in points", against_table(records)),
+            ("The search", search_table(records)),
+        ],
+        caption=caption(records),
+        sweep=trials_table(records),
+        panels=cost_panels(records) if results.experiment.drawing == "cost" else made.panels,
+        notes=[*made.notes, *([f"Not tuned yet: {'; '.join(waiting)}."] if waiting else [])],
+        tuned=all_records,
     )
+
+
+def _seeds(searched: Results) -> str:
+    return ", ".join(map(str, sorted({run.config.seed for run in searched.runs})))

@@ -185,7 +185,11 @@ figure_a2 = Experiment(
 )
 
 
-_figure_a3_tuning = tuning(lambda scale: [task(scale, "cifar10", ("sam", "fsam"))])
+def _figure_a3(scale: Scale, chosen: Chosen) -> list[Cell]:
+    return [fresh_cell(scale, panel, name, run) for (panel, name), run in chosen.items()]
+
+
+_figure_a3_tuning = tuning(lambda scale: [task(scale, "cifar10", ("sam", "fsam"))], _figure_a3)
 figure_a3 = Experiment(
     name="figureA3",
     title="Hessian spectrum",

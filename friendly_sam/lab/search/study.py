@@ -1,0 +1,67 @@
+"""Studies of Optuna: one search each, kept in a journal that several processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from friendly_sam.lab.search.space import Choice, Range, Settings, Space, distributions, optuna
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+JOURNAL = "studies.journal"
+"""Optuna's journal beside the runs; `optuna-dashboard` opens it."""
+Scored = tuple[Settings, float]
+"""Settings, and how good they are."""
+
+
+def open_study(path: Path, name: str) -> Study:
+    """Return a study of a journal, made if it is not there; higher values are better."""
+    package = optuna()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    backend = package.storages.journal.JournalFileBackend(str(path))
+    storage = package.storages.JournalStorage(backend)
+    found: Study = package.create_study(
+        storage=storage, study_name=name, direction="maximize", load_if_exists=True
+    )
+    return found
+
+
+def _add(study: Study, space: Space, trials: Sequence[Scored]) -> None:
+    package = optuna()
+    kinds = distributions(_covering(space, trials))
+    for settings, value in trials:
+        made = package.trial.create_trial(params=settings, distributions=kinds, value=value)
+        study.add_trial(made)
+
+
+def _covering(space: Space, trials: Sequence[Scored]) -> Space:
+    """Return a space that holds the trials, also those past its edge."""
+    wide: dict[str, Range | Choice] = {}
+    for name, found in space.items():
+        if isinstance(found, Range):
+            values = [float(settings[name]) for settings, _ in trials]
+            found = Range(min([found.low, *values]), max([found.high, *values]))
+        wide[name] = found
+    return wide
+
+
+def importance(space: Space, trials: Sequence[Scored]) -> dict[str, float]:
+    """Return the share of each setting in how trials differ (fANOVA); empty for too few."""
+    if len(trials) < 4 or len({value for _, value in trials}) < 2:
+        return {}
+    package = optuna()
+    study = package.create_study(direction="maximize")
+    _add(study, space, trials)
+    evaluator = package.importance.FanovaImportanceEvaluator(seed=0)
+    found = package.importance.get_param_importances(study, evaluator=evaluator)
+    return {name: round(float(found[name]), 3) for name in space if name in found}
+
+
+def write_journal(path: Path, studies: Mapping[str, tuple[Space, Sequence[Scored]]]) -> None:
+    """Write finished searches as studies of one journal, in the place of an older one."""
+    path.unlink(missing_ok=True)
+    for name, (space, trials) in studies.items():
+        _add(open_study(path, name), space, trials)
