@@ -200,7 +200,7 @@ def test_targets_are_met_or_not():
         (["step", "--networks", "mlp"], "--networks is for arithmetic and device, not for step"),
         (["--rounds", "0"], "--rounds must be at least 1, got 0"),
         (["--threads", "-1"], "--threads must be at least 1, got -1"),
-        (["--rounds", "many"], "invalid int value: 'many'"),
+        (["--rounds", "many"], "must be a whole number, got 'many'"),
         (["--output", "{file}"], "is a file, not a folder"),
         (["--output", "{damaged}"], "is damaged or of another version"),
     ],
