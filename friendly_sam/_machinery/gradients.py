@@ -36,9 +36,10 @@ class Gradients:
 
     def prepare(self) -> None:
         """Take the gradient that a direction refers to, which runs code of the user."""
-        reference, slots = self.direction.reference, self._slots("gradient", memory=False)
+        reference = self.direction.reference
         if reference is None:
             return
+        slots = self._slots("gradient", memory=False)
         gradients = [(parameter, parameter.grad) for parameter in self.groups.parameters()]
         self.optimizer.zero_grad()
         try:

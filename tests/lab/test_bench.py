@@ -155,7 +155,7 @@ def test_three_thousand_steps_take_no_more_memory_than_three_hundred():
     found = measure_growth(early=300, late=3_000, methods=("F-SAM",), progress=silent)
     row = found["rows"]["F-SAM"]
     assert row["late"]["resident"] - row["early"]["resident"] <= 2**20
-    assert row["python"]["bytes"] < 5_000
+    assert row["python"]["bytes"] < 40 * 300  # an object kept by each of 300 steps is more
     assert row["late"]["objects"] - row["early"]["objects"] < 100
 
 
