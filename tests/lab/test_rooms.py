@@ -10,8 +10,8 @@ import friendly_sam
 
 PACKAGE = Path(friendly_sam.__file__).parent
 ORDER = (
-    "errors", "terminal", "torchrun", "files", "reading", "statistics", "config", "data",
-    "models", "records", "training", "runner", "plotting", "report", "sharpness", "paper",
+    "errors", "terminal", "torchrun", "files", "reading", "memory", "statistics", "config",
+    "data", "models", "records", "training", "runner", "plotting", "report", "sharpness", "paper",
     "bench", "promises", "cli", "__main__",
 )  # fmt: skip
 """From the ground up: a room may import the ones before it."""
