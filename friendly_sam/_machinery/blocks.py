@@ -8,7 +8,7 @@ a formula needs temporaries, which then are a small part of the model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ class Slot:
     parameter: Tensor
     gradient: Tensor
     backup: Tensor | None = None
+    """Memory of the size of what is in this process."""
     memory: Tensor | None = None
     rho: float = 0.0
     """The radius; negative where the base optimizer maximises."""
@@ -79,9 +80,9 @@ def local(tensor: Tensor) -> Tensor:
     """Return the part of `tensor` that is in this process, as real numbers, sharing its memory."""
     if is_sharded(tensor):
         tensor = tensor.to_local()  # type: ignore[attr-defined]
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def shards(tensor: Tensor) -> Shards:
@@ -113,19 +114,24 @@ def gather(slots: Iterable[Slot], *, temporaries: bool = False, ours: bool = Tru
     sizes = Counter[torch.device]()
     for _, weight, _ in rows:
         sizes[weight.device] += weight.numel()
+    limits = {device: _limit(device, size, temporaries) for device, size in sizes.items()}
     blocks: list[Block] = []
     current: dict[tuple[object, ...], tuple[Block, int]] = {}
     for (slot, weight, gradient), own in zip(rows, owned, strict=True):
         setting = (slot.rho, slot.scaled, own, slot.updates, shards(slot.parameter))
         tensors = [weight, gradient]
-        tensors += [local(t) for t in (slot.backup, slot.memory) if t is not None]
-        limit = _limit(weight.device, sizes[weight.device], temporaries)
+        if slot.backup is not None:
+            tensors.append(slot.backup)
+        if slot.memory is not None:
+            tensors.append(local(slot.memory))
+        limit = limits[weight.device]
+        key = (weight.device, setting, *[tensor.dtype for tensor in tensors])
         for piece in _cut(tensors, limit):
-            key = (weight.device, setting, *(tensor.dtype for tensor in piece))
+            elements = piece[0].numel()
             block, size = current.get(key, (None, 0))
-            size += piece[0].numel()
+            size += elements
             if block is None or size > limit:
-                block, size = Block(*setting), piece[0].numel()
+                block, size = Block(*setting), elements
                 blocks.append(block)
             current[key] = (block, size)
             block.w.append(piece[0])
@@ -186,19 +192,14 @@ def _limit(device: torch.device, size: int, temporaries: bool) -> int:
     return max(SMALLEST, size // SHARE) if temporaries else size
 
 
-def _cut(tensors: list[Tensor], limit: int) -> Iterator[list[Tensor]]:
+def _cut(tensors: list[Tensor], limit: int) -> Iterable[Sequence[Tensor]]:
     """Cut tensors that belong together into pieces, where they lie in the same dense order."""
     if tensors[0].numel() <= limit:
-        yield tensors
-    elif all(tensor.is_contiguous() for tensor in tensors):
-        yield from _split([tensor.view(-1) for tensor in tensors], limit)
+        return (tensors,)
+    if all(tensor.is_contiguous() for tensor in tensors):
+        flat = [tensor.view(-1) for tensor in tensors]
     elif all(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in tensors):
-        yield from _split([tensor.permute(0, 2, 3, 1).view(-1) for tensor in tensors], limit)
+        flat = [tensor.permute(0, 2, 3, 1).view(-1) for tensor in tensors]
     else:
-        yield tensors
-
-
-def _split(flat: list[Tensor], limit: int) -> Iterator[list[Tensor]]:
-    yield from (
-        list(piece) for piece in zip(*(torch.split(row, limit) for row in flat), strict=True)
-    )
+        return (tensors,)
+    return zip(*(torch.split(row, limit) for row in flat), strict=True)

@@ -36,9 +36,10 @@ class Gradients:
 
     def prepare(self) -> None:
         """Take the gradient that a direction refers to, which runs code of the user."""
-        reference, slots = self.direction.reference, self._slots("gradient", memory=False)
+        reference = self.direction.reference
         if reference is None:
             return
+        slots = self._slots("gradient", memory=False)
         gradients = [(parameter, parameter.grad) for parameter in self.groups.parameters()]
         self.optimizer.zero_grad()
         try:
@@ -149,7 +150,7 @@ class Gradients:
         slots = []
         for group, parameter in self.groups.members():
             rho = self.groups.radius(group)
-            gradient = self._source(source, parameter)
+            gradient = self.source(source, parameter)
             if gradient is None or (rho == 0 and not self.optimizer.counts_radius_0):
                 continue
             if gradient.layout != torch.strided:
@@ -158,8 +159,7 @@ class Gradients:
                     "which it cannot be perturbed: use dense gradients, or put it into a group "
                     f'with "{self.groups.key}": 0.0'
                 )
-            down = source == "momentum" or group.get("maximize", False)
-            slot = Slot(parameter, gradient, rho=-rho if down else rho)
+            slot = Slot(parameter, gradient, rho=signed_radius(rho, source, group))
             slot.scaled = self.optimizer.scales(group, parameter)
             slots.append(slot)
         for slot in slots if memory else ():
@@ -173,7 +173,8 @@ class Gradients:
                 slot.updates = count
         return slots
 
-    def _source(self, source: str, parameter: Tensor) -> Tensor | None:
+    def source(self, source: str, parameter: Tensor) -> Tensor | None:
+        """Return what the direction starts from: a gradient, or the base's momentum."""
         if source == "gradient":
             return parameter.grad
         if source == "previous":
@@ -291,3 +292,8 @@ class Gradients:
 
     def _warn(self, message: str) -> None:
         warn(f"{type(self.optimizer).__name__} {message}", self.optimizer._warned)
+
+
+def signed_radius(rho: float, source: str, group: dict[str, Any]) -> float:
+    """Return the radius, negative where the perturbation points against what it starts from."""
+    return -rho if source == "momentum" or group.get("maximize", False) else rho

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from friendly_sam._machinery.blocks import Slot, gather
+from friendly_sam._machinery.gradients import Gradients, signed_radius
 from friendly_sam.ascent import perturb
 from friendly_sam.directions import BatchNoise
 from friendly_sam.optimizer import SharpnessAware
@@ -130,7 +131,7 @@ def _copies(
 ) -> tuple[list[Slot], list[slice]]:
     """Return all that is perturbed, copied in float64, and its places in flat vectors."""
     groups = {parameter: group for group, parameter in optimizer.groups.members()}
-    memory = optimizer.memory
+    memory, source = optimizer.memory, optimizer.direction.starts_from
     slots, places, start = [], [], 0
     for parameter in objective.parameters:
         place = slice(start, start + parameter.numel())
@@ -142,8 +143,12 @@ def _copies(
         def shaped(vector: Tensor, place: slice = place, like: Tensor = parameter) -> Tensor:
             return vector[place].view(like.shape).double().clone()
 
+        known = None if source == "gradient" else Gradients(optimizer).source(source, parameter)
+        if source != "gradient" and known is None:
+            continue  # a direction without an ascent pass, before its first step
+        along = shaped(gradient) if known is None else known.detach().double().clone()
         weight = parameter.detach().double().clone()
-        slot = Slot(weight, shaped(gradient), torch.empty_like(weight), rho=rho)
+        slot = Slot(weight, along, torch.empty_like(weight), rho=signed_radius(rho, source, group))
         slot.scaled = optimizer.scales(group, parameter)
         if optimizer.direction.keeps_ema:
             known = memory.tensors("ema").get(parameter)

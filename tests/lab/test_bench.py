@@ -155,7 +155,7 @@ def test_three_thousand_steps_take_no_more_memory_than_three_hundred():
     found = measure_growth(early=300, late=3_000, methods=("F-SAM",), progress=silent)
     row = found["rows"]["F-SAM"]
     assert row["late"]["resident"] - row["early"]["resident"] <= 2**20
-    assert row["python"]["bytes"] < 5_000
+    assert row["python"]["bytes"] < 40 * 300  # an object kept by each of 300 steps is more
     assert row["late"]["objects"] - row["early"]["objects"] < 100
 
 
@@ -200,7 +200,7 @@ def test_targets_are_met_or_not():
         (["step", "--networks", "mlp"], "--networks is for arithmetic and device, not for step"),
         (["--rounds", "0"], "--rounds must be at least 1, got 0"),
         (["--threads", "-1"], "--threads must be at least 1, got -1"),
-        (["--rounds", "many"], "invalid int value: 'many'"),
+        (["--rounds", "many"], "must be a whole number, got 'many'"),
         (["--output", "{file}"], "is a file, not a folder"),
         (["--output", "{damaged}"], "is damaged or of another version"),
     ],

@@ -126,13 +126,23 @@ BAD = [
     (["report"], "required: RUN"),
     (["report", "."], "is not the folder of a run"),
     (["list", "nonsense"], "invalid choice: 'nonsense'"),
-    (["demo", "--seeds", "0"], "seeds >= 1"),
-    (["demo", "--radii", "0"], "radii > 0"),
-    (["demo", "--seeds", "x"], "invalid int value: 'x'"),
+    (["demo", "--seeds", "0"], "--seeds must be at least 1, got 0 (see fsam demo --help)"),
+    (["demo", "--seeds", "2147483648"], "--seeds must be between 1 and 10000, got 2147483648"),
+    (["demo", "--seeds", "9" * 5000], "--seeds must be a whole number, got '999"),
+    (["demo", "--radii", "0"], "--radii must be greater than 0, got 0.0"),
+    (["demo", "--radii", "nan"], "--radii must be greater than 0 and at most 1e+09, got nan"),
+    (["demo", "--seeds", "x"], "--seeds must be a whole number, got 'x'"),
+    (["demo", "--epochs", "9" * 400], "--epochs must be between 1 and 1000000, got an integer"),
+    (["demo", "--workers", "1000000"], "--workers must be between 1 and 1024, got 1000000"),
+    (["bench", "--threads", "100000"], "--threads must be between 1 and 1024, got 100000"),
+    (["sharpness", "x", "--grid", "10000000"], "--grid must be between 3 and 1001, got 10000000"),
+    (["train", "--engine.threads", "100000"], "engine.threads must be between 1 and 1024, got"),
+    (["train", "--engine.device", "meta", *FAST], "engine.device=meta cannot be used"),
+    (["report", "a\x1b[31mb"], r"a\x1b[31mb does not exist"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a) for a, _ in BAD])
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a)[:60] for a, _ in BAD])
 def test_bad_input_is_one_line_and_exit_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

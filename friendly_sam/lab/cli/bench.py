@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.cli.parser import Parser, whole
+from friendly_sam.lab.config.bounds import MOST_THREADS
 from friendly_sam.lab.errors import LabError
 
 PARTS = ("arithmetic", "step", "memory", "epoch", "scaling", "device")
@@ -73,18 +74,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--networks", nargs="+", choices=NETWORKS, metavar="NETWORK",
         help=f"for arithmetic and device: {', '.join(NETWORKS)} (default: all; device: two)",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, help="rounds that are kept (default 9 to 25)")
     parser.add_argument(
-        "--threads", type=int,
+        "--rounds", type=whole(1, 100_000), help="rounds that are kept (default 9 to 25)"
+    )
+    parser.add_argument(
+        "--threads", type=whole(1, MOST_THREADS),
         help="threads (default: all cores for the arithmetic, 1 for the rest)",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("bench"), help="folder to write to")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
     options = parser.parse_args(list(arguments))
-    for name in ("rounds", "threads"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise LabError(f"--{name} must be at least 1, got {value}")
     if options.networks and options.part not in ("arithmetic", "device", "all"):
         raise LabError(f"--networks is for arithmetic and device, not for {options.part}")
     return options

@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from friendly_sam.lab.cli.parser import command_parser
+from friendly_sam.lab.cli.parser import (
+    MOST_SEEDS,
+    MOST_WORKERS,
+    above_zero,
+    command_parser,
+    whole,
+)
 from friendly_sam.lab.config.identity import difference
 from friendly_sam.lab.config.presets import preset
 from friendly_sam.lab.config.resolve import resolve
@@ -94,10 +100,16 @@ def run(arguments: Sequence[str]) -> int:
         "  fsam demo\n  fsam demo --seeds 10 --radii 0.2 0.4 0.8 1.2",
     )
     parser.add_argument("--output", type=Path, default=Path("runs/demo"), help="folder to write to")
-    parser.add_argument("--seeds", type=int, default=5, help="runs per setting (default 5)")
-    parser.add_argument("--radii", type=float, nargs="+", default=RADII, metavar="R")
-    parser.add_argument("--epochs", type=int, default=30, help="epochs per run (default 30)")
-    parser.add_argument("--workers", type=int, help="processes (default: one per core)")
+    parser.add_argument(
+        "--seeds", type=whole(1, MOST_SEEDS), default=5, help="runs per setting (default 5)"
+    )
+    parser.add_argument("--radii", type=above_zero, nargs="+", default=RADII, metavar="R")
+    parser.add_argument(
+        "--epochs", type=whole(1, 1_000_000), default=30, help="epochs per run (default 30)"
+    )
+    parser.add_argument(
+        "--workers", type=whole(1, MOST_WORKERS), help="processes (default: one per core)"
+    )
     parser.add_argument("--fresh", action="store_true", help="delete the runs of earlier demos")
     demo(**vars(parser.parse_args(arguments)))
     return 0

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from friendly_sam._machinery.install import how_to_install
+from friendly_sam.lab import torchrun
 from friendly_sam.lab.errors import LabError, RunError, did_you_mean
+from friendly_sam.lab.terminal import printable_output
 from friendly_sam.lab.training.interrupts import Stopped
 
 COMMANDS = {
@@ -30,6 +32,9 @@ COMMANDS = {
     "list": "list data sets, networks, methods and presets",
 }
 """Every command with its summary; `run` of the module of that name does it."""
+INTERNAL = "internal error"
+LONGEST_LINE = 1000
+"""Characters of an error: a value or a library may bring megabytes."""
 
 
 def program() -> NoReturn:
@@ -40,7 +45,7 @@ def program() -> NoReturn:
     (https://github.com/pytorch/pytorch/pull/179291).
     """
     code = main()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if _several():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -50,7 +55,13 @@ def program() -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    with printable_output():
+        return _answered(arguments)
+
+
+def _answered(arguments: Sequence[str]) -> int:
     try:
+        torchrun.rank()
         return _dispatch(arguments)
     except KeyboardInterrupt:
         return _fail("interrupted; what was written so far can be resumed", 130)
@@ -70,8 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = f"{error.filename}: " if error.filename else ""
         mistake = isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError))
         return _fail(f"{place}{error.strerror or error}", 2 if mistake else 1)
-    except (RuntimeError, MemoryError) as error:
+    except MemoryError as error:
+        return _fail(f"out of memory{f': {error}' if str(error) else ''}", 1)
+    except RuntimeError as error:
         return _fail(f"{type(error).__name__}: {error}", 1)
+    except Exception as error:  # a fault of ours, and still one line
+        return _fail(f"{INTERNAL}: {type(error).__name__}: {error} (FSAM_DEBUG=1 shows where)", 1)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -111,9 +126,19 @@ def _fail(message: str, code: int) -> int:
     """Print one line; with FSAM_DEBUG set, the traceback before it."""
     if os.environ.get("FSAM_DEBUG"):
         traceback.print_exc()
-    rank = int(os.environ.get("RANK", "0"))
+    rank = torchrun.rank() if _several() else 0
     if rank and code == 2:
         return code  # all processes of torchrun see the same mistake; one tells
     line = " ".join(message.split()) or "unknown error"
+    if len(line) > LONGEST_LINE:
+        line = f"{line[:LONGEST_LINE]}..."
     print(f"fsam: error: {f'[process {rank}] ' if rank else ''}{line}", file=sys.stderr)
     return code
+
+
+def _several() -> bool:
+    """Whether `torchrun` started this process, with a rank that makes sense."""
+    try:
+        return torchrun.rank() >= 0 and torchrun.world_size() > 1
+    except LabError:
+        return False

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.cli.parser import Parser, above_zero
 from friendly_sam.lab.cli.run_settings import settings
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
@@ -102,7 +102,7 @@ def find_rho(config: RunConfig, radii: Sequence[float], folder: Path) -> float:
 def run(arguments: Sequence[str]) -> int:
     """`fsam find-rho`."""
     first = Parser(prog="fsam find-rho", add_help=False, allow_abbrev=False)
-    first.add_argument("--radii", type=float, nargs="+", default=RADII)
+    first.add_argument("--radii", type=above_zero, nargs="+", default=RADII)
     options, rest = first.parse_known_args(list(arguments))
     config = settings(
         rest,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.cli.parser import MOST_SEEDS, MOST_WORKERS, Parser, whole
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Experiment, Scale, experiment
 from friendly_sam.lab.paper.plan import Plan, estimate, plan
@@ -78,15 +78,16 @@ def run(arguments: Sequence[str]) -> int:
         "--output", type=Path, default=Path("runs/reproduce"), help="folder of runs and page"
     )
     parser.add_argument("--data-root", type=Path, help="folder with cifar10/, cifar100/, ...")
-    parser.add_argument("--seeds", type=int, help="runs per setting (default: the scale's own)")
-    parser.add_argument("--workers", type=int, help="processes (default: one per core)")
+    parser.add_argument(
+        "--seeds", type=whole(1, MOST_SEEDS), help="runs per setting (default: the scale's own)"
+    )
+    parser.add_argument(
+        "--workers", type=whole(1, MOST_WORKERS), help="processes (default: one per core)"
+    )
     parser.add_argument("--report-only", action="store_true", help="no runs: write the page")
     parser.add_argument("--cluster", choices=("slurm", "local"), help="submit runs with submitit")
     parser.add_argument("--slurm", nargs="+", default=[], metavar="KEY=VALUE", help="its settings")
     given = parser.parse_args(list(arguments))
-    for name, value in (("--seeds", given.seeds), ("--workers", given.workers)):
-        if value is not None and value < 1:
-            raise LabError(f"{name} must be at least 1, got {value}")
     asked = [experiment(name) for name in dict.fromkeys(given.experiments) if name != "all"]
     if given.list:
         return show(given.scale, given.workers)

@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from friendly_sam.lab.cli.parser import Parser
-from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.cli.parser import Parser, above_zero, whole
 
 EXAMPLE = """\
 examples:
@@ -72,23 +71,20 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
     add("--output", type=Path, default=Path("sharpness.html"), help="the page")
-    add("--images", type=int, default=2000, help="training images to use (default 2000)")
-    add("--rho", type=float, default=0.1, help="radius of the rises (default 0.1)")
-    add("--tolerance", type=float, default=1e-3, help="of the eigenvalues (default 0.001)")
-    add("--grid", type=int, default=11, help="points a side of the plane (default 11)")
-    add("--extent", type=float, default=1.0, help="how far to look, in filter norms (default 1)")
+    add("--images", type=whole(1), default=2000, help="training images to use (default 2000)")
+    add("--rho", type=above_zero, default=0.1, help="radius of the rises (default 0.1)")
+    add("--tolerance", type=above_zero, default=1e-3, help="of the eigenvalues (default 0.001)")
+    add("--grid", type=whole(3, 1001), default=11, help="points a side of the plane (default 11)")
+    add(
+        "--extent",
+        type=above_zero,
+        default=1.0,
+        help="how far to look, in filter norms (default 1)",
+    )
     add(
         "--mode",
         choices=("evaluation", "batch"),
         default="evaluation",
         help="BatchNorm with running statistics (default) or with those of each batch",
     )
-    options = parser.parse_args(arguments)
-    for name, least in (("images", 1), ("grid", 3)):
-        if getattr(options, name) < least:
-            raise LabError(f"--{name} must be at least {least}, got {getattr(options, name)}")
-    for name in ("rho", "tolerance", "extent"):
-        value = getattr(options, name)
-        if not 0 < value < float("inf"):
-            raise LabError(f"--{name} must be greater than 0, got {value:g}")
-    return options
+    return parser.parse_args(arguments)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
+from friendly_sam.lab import torchrun
 from friendly_sam.lab.cli.parser import Parser
 from friendly_sam.lab.cli.run_settings import settings
 from friendly_sam.lab.config.resolve import resolve
@@ -49,6 +49,6 @@ def run(arguments: Sequence[str]) -> int:
 
     with RunProgress(config) as progress:
         folder = train(config, resume=options.resume, listener=progress)
-    if os.environ.get("RANK", "0") == "0":
+    if torchrun.rank() == 0:
         print(f"finished: {folder}")
     return 0

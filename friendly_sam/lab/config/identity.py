@@ -18,6 +18,7 @@ FREE = {
     "data.root",
     "data.workers",
     "data.in_memory",
+    "model.cache",
     "engine.device",
     "engine.threads",
     "engine.eval_batch_size",
@@ -31,6 +32,9 @@ FREE = {
 
 
 LATER = {
+    "data.smallest_crop": 0.08,
+    "model.batch_norm": None,
+    "model.trained_blocks": None,
     "method.average": "full",
     "method.layers": "all",
     **dict.fromkeys(

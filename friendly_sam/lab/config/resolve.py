@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 from friendly_sam.lab.config.components import MOMENTUM
 from friendly_sam.lab.config.methods import BASES, METHODS, SETTINGS, complete
+from friendly_sam.lab.config.model import ModelConfig
 from friendly_sam.lab.config.policies import complete_policy, perturbed_share
-from friendly_sam.lab.config.schema import MethodConfig, RunConfig
+from friendly_sam.lab.config.schema import DataConfig, MethodConfig, RunConfig
 from friendly_sam.lab.errors import LabError
+
+FROZEN_BY_DEFAULT = ("efficientnet_lite0",)
+"""Pretrained networks that are fine-tuned with the statistics of BatchNorm frozen."""
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -38,10 +43,28 @@ def resolve(config: RunConfig) -> RunConfig:
     if along_momentum and config.base.name == "sgd" and config.base.momentum == 0:
         raise LabError(f"method {method.name} needs base.momentum above 0, got 0")
     settings |= complete_policy(method)
-    resolved = dataclasses.replace(config, method=dataclasses.replace(method, **settings))
+    resolved = dataclasses.replace(
+        config,
+        data=_named(config.data),
+        model=_with_batch_norm(config.model),
+        method=dataclasses.replace(method, **settings),
+    )
     if resolved.output is not None:
         return resolved
     return dataclasses.replace(resolved, output=f"runs/{run_name(resolved)}")
+
+
+def _named(data: DataConfig) -> DataConfig:
+    """Name a folder of images after itself: the digits, which `name` stands for, have none."""
+    if data.root is None or data.name != DataConfig().name:
+        return data
+    return dataclasses.replace(data, name=Path(data.root).expanduser().resolve().name or "folder")
+
+
+def _with_batch_norm(model: ModelConfig) -> ModelConfig:
+    if model.batch_norm is None and model.name in FROZEN_BY_DEFAULT:
+        return dataclasses.replace(model, batch_norm="frozen")
+    return model
 
 
 def label(config: RunConfig) -> str:

@@ -21,6 +21,8 @@ from friendly_sam.lab.config.bounds import (
     text,
 )
 from friendly_sam.lab.config.methods import METHODS, unknown_method
+from friendly_sam.lab.config.model import ModelConfig as ModelConfig
+from friendly_sam.lab.config.model import check_cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,8 @@ class DataConfig:
     """Mirror training images at random."""
     crop_padding: int = 0
     """Pad by this many pixels and crop back at random (0: off)."""
+    smallest_crop: float = 0.08
+    """Images not in memory: least share of the area that a random crop keeps."""
     cutout: int = 0
     """Blank out a square of this many pixels a side (0: off)."""
     cutout_probability: float = 0.5
@@ -76,25 +80,10 @@ class DataConfig:
         number("data.label_noise", self.label_noise, 0, 1)
         number("data.batch_size", self.batch_size, 1)
         number("data.crop_padding", self.crop_padding, 0, LARGEST_IMAGE)
+        share("data.smallest_crop", self.smallest_crop)
         number("data.cutout", self.cutout, 0, LARGEST_IMAGE)
         number("data.cutout_probability", self.cutout_probability, 0, 1)
         number("data.workers", self.workers, 0, 256)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """Which network, and where its first weights come from."""
-
-    name: str = "mlp"
-    """A network of `fsam list`, `hf:<name or folder>` or `timm:<name>`."""
-    weights: str | None = None
-    """Start from this checkpoint (a file, or a run's folder); a head of another size stays new."""
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError("model.name must name a network, got an empty string")
-        text("model.name", self.name)
-        text("model.weights", self.weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +278,7 @@ class RunConfig:
                 "method.ascent_batches and method.ascent_fraction exclude each other, got "
                 f"{self.method.ascent_batches} and {self.method.ascent_fraction}"
             )
+        check_cache(self.model, crop=self.data.crop_padding, cutout=self.data.cutout)
         if self.engine.micro_batches > self.data.batch_size:
             raise ValueError(
                 f"engine.micro_batches must be at most data.batch_size ({self.data.batch_size}), "

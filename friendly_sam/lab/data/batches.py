@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from friendly_sam.lab.data.augment import Augmentation
+from friendly_sam.lab.data.augment import Augmentation, Draws
 from friendly_sam.lab.data.dataset import ImageData, Split
 from friendly_sam.lab.data.decoding import Decoded, Key
 from friendly_sam.lab.data.randomness import generator_for
@@ -150,17 +150,25 @@ class Batches:
 
     def _finish(self, images: Tensor, epoch: int, number: int) -> Tensor:
         """Crop and flip what is in memory, normalise, cut out."""
-        if self._augment is None or not self._augment.acts_on_batches:
+        draws = self._draws(epoch, number)
+        if self._augment is None or draws is None:
             return self._normalised(images)
-        # Numbers for the whole batch, of which each rank takes its own.
+        if self._pixels is not None:
+            images = self._augment.move(images, draws)
+        return self._augment.blank(self._normalised(images), draws)
+
+    def _draws(self, epoch: int, number: int) -> Draws | None:
+        """Draw the numbers of a batch's augmentation, if there is any.
+
+        They are drawn for the whole batch, and each rank takes its own.
+        """
+        if self._augment is None or not self._augment.acts_on_batches:
+            return None
         first = number * self._batch_size
         count = min(self._batch_size, self._count - first)
         generator = generator_for("augmentation", self._seed, epoch, number)
         begin, end = self._share(number)
-        draws = self._augment.draw(count, self._size, generator).part(begin - first, end - first)
-        if self._pixels is not None:
-            images = self._augment.move(images, draws)
-        return self._augment.blank(self._normalised(images), draws)
+        return self._augment.draw(count, self._size, generator).part(begin - first, end - first)
 
     def _normalised(self, images: Tensor) -> Tensor:
         floats = images.to(torch.float32, memory_format=self._layout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from torch import Tensor
@@ -25,23 +26,35 @@ class EncodedImages:
         positions: Rows that belong to this split, in order.
         channels: 1 (grey) or 3 (RGB), which every image is converted to.
         split: Name of the split, for errors.
+        root: Folder of images that are given by path.
     """
 
     def __init__(
-        self, rows: Sequence[Encoded], positions: Tensor, *, channels: int, split: str
+        self,
+        rows: Sequence[Encoded],
+        positions: Tensor,
+        *,
+        channels: int,
+        split: str,
+        root: Path | None = None,
     ) -> None:
         self._rows = rows
         self._positions = positions
         self.channels = channels
         self._split = split
+        self._root = root
 
     def __len__(self) -> int:
         return len(self._positions)
 
     def __getitem__(self, index: int) -> Image:
-        row = int(self._positions[index])
-        what = f"image {row} of the {self._split} split"
-        return with_channels(open_picture(self._rows[row], what=what), self.channels)
+        row = self._rows[int(self._positions[index])]
+        picture = open_picture(row, what=self.name(index), root=self._root)
+        return with_channels(picture, self.channels)
+
+    def name(self, index: int) -> str:
+        """Return what an error calls an image."""
+        return f"image {int(self._positions[index])} of the {self._split} split"
 
 
 Images: TypeAlias = Tensor | EncodedImages
@@ -92,3 +105,5 @@ class ImageData:
     """1 or 3."""
     image_size: int
     """Side of the images that a model gets."""
+    digest: str = ""
+    """Of the images and labels of all splits, as they are stored: a run is of one data set."""

@@ -59,7 +59,10 @@ class Decoded(Dataset[Tensor | str]):
             return str(error)
         if self._augment is None:
             resized = round(self._size * TEST_SCALE)
-            return to_tensor(fit_square(picture, self._size, resized=resized))
+            try:
+                return to_tensor(fit_square(picture, self._size, resized=resized))
+            except ValueError as error:
+                return f"{self._images.name(key.position)}: resized, {error}"
         generator = generator_for("picture", self._seed, key.epoch, key.position)
         pixels = to_tensor(
             random_resized_crop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from friendly_sam.lab.errors import did_you_mean
 
 LARGEST_IN_MEMORY = 64
 LARGE_IMAGE_SIZE = 224
+MOST_CLASSES = 10_000
+"""Of data with fewer images than that."""
 
 
 def load(
@@ -115,7 +118,13 @@ def load(
         std=std,
         channels=shape.channels,
         image_size=shape.size,
+        digest=_digest(train, validation, test),
     )
+
+
+def _digest(*parts: Selection | None) -> str:
+    words = ["" if part is None else part.digest() for part in parts]
+    return hashlib.blake2b(" ".join(words).encode(), digest_size=16).hexdigest()
 
 
 def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, Selection]:
@@ -154,9 +163,24 @@ def _class_names(
 ) -> tuple[str, ...]:
     """Take the names that the data gives; else number the classes."""
     if train.source.class_names is not None:
-        return train.source.class_names
+        names = train.source.class_names
+        _check_count(len(names), len(train), "the data names them")
+        return names
+    if info is not None:
+        return tuple(str(label) for label in range(info.classes))
     found = max((int(part.labels.max()) + 1 for part in parts if len(part)), default=0)
-    return tuple(str(label) for label in range(found if info is None else info.classes))
+    _check_count(found, len(train), f"the largest label is {found - 1}")
+    return tuple(str(label) for label in range(found))
+
+
+def _check_count(classes: int, images: int, because: str) -> None:
+    """Refuse more classes than any data has: each takes a row of the network's last layer."""
+    most = max(MOST_CLASSES, images)
+    if classes > most:
+        raise ValueError(
+            f"{classes:,} classes for {images:,} training images ({because}): "
+            f"at most {most:,} are allowed, so labels must lie in 0..{most - 1}"
+        )
 
 
 def _shape(
@@ -169,7 +193,8 @@ def _shape(
             raise ValueError("in_memory must not be false here: these images come decoded")
         return Shape(rows.shape[1], image_size or rows.shape[-1], in_memory=True)
     row = int(train.positions[0])
-    first = open_picture(rows[row], what=f"image {row} of the train split")
+    what = f"image {row} of the train split"
+    first = open_picture(rows[row], what=what, root=train.source.root)
     channels = channels_of(first) if info is None else len(info.mean)
     small = (image_size or max(first.size)) <= LARGEST_IN_MEMORY
     placed = small if in_memory is None else in_memory

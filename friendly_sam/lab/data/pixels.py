@@ -3,47 +3,106 @@
 from __future__ import annotations
 
 import io
+import os
+import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.reading import open_regular
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 GREY_MODES = frozenset({"1", "L", "LA", "I", "F", "I;16"})
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+"""What is decoded. Pillow knows more, EPS among them, for which it starts Ghostscript."""
+MOST_PIXELS = 1 << 26
+"""Of one image, as it is stored or after it was resized: 8192 x 8192."""
+
+PART = 1 << 20
+"""Bytes of the head and of the tail by which a file is known."""
 
 
-def open_picture(encoded: Mapping[str, bytes | str | None], *, what: str) -> Image:
+def open_picture(
+    encoded: Mapping[str, bytes | str | None], *, what: str, root: Path | None = None
+) -> Image:
     """Decode one image.
 
     Args:
         encoded: The image as `datasets` stores it: `bytes`, or else the `path` of a file.
         what: What an error calls the image, such as "image 17 of the train split".
+        root: Folder that the file must lie in, links followed; None: no path is allowed.
 
     Raises:
-        ValueError: There is no image, or it is damaged.
+        ValueError: There is no image, it is damaged, too large, or lies somewhere else.
     """
     from PIL import Image, UnidentifiedImageError
 
     data, path = encoded.get("bytes"), encoded.get("path")
-    source: io.BytesIO | str
     if isinstance(data, bytes):
-        source = io.BytesIO(data)
+        source: BinaryIO = io.BytesIO(data)
     elif isinstance(path, str):
-        source = path
+        source = _open_inside(path, root, what)
     else:
         raise ValueError(f"{what} is missing: it has neither bytes nor a path")
-    try:
-        picture = Image.open(source)
-        picture.load()
-    except UnidentifiedImageError as error:
-        raise ValueError(f"{what} cannot be decoded: not an image that Pillow knows") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{what} cannot be decoded: {error}") from error
+    with source, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Pillow warns of is checked here, or harmless
+        try:
+            picture = Image.open(source, formats=FORMATS)
+            check_pixels(*picture.size)
+            picture.load()
+        except UnidentifiedImageError as error:
+            names = ", ".join(FORMATS)
+            raise ValueError(f"{what} cannot be decoded: not one of {names}") from error
+        except Exception as error:  # Pillow's decoders raise whatever a damaged file leads to
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(f"{what} cannot be decoded: {reason}") from error
     return picture
+
+
+def stored_bytes(
+    encoded: Mapping[str, bytes | str | None], *, what: str, root: Path | None = None
+) -> bytes:
+    """Return an image as it is stored; of a large file the head and the tail."""
+    data, path = encoded.get("bytes"), encoded.get("path")
+    if isinstance(data, bytes) or not isinstance(path, str):
+        return data if isinstance(data, bytes) else b""
+    with _open_inside(path, root, what) as file:
+        head = file.read(PART)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - PART, len(head)))
+        return head + file.read(PART)
+
+
+def _open_inside(path: str, root: Path | None, what: str) -> BinaryIO:
+    """Open an image file of a data folder, and none of any other place."""
+    if root is None:
+        raise ValueError(f"{what} is given by a path, and this data has no folder")
+    try:
+        place = (root / path).resolve()
+        inside = place.is_relative_to(root.resolve())
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{what} has a path that cannot be read") from error
+    if not inside:
+        raise ValueError(f"{what} lies outside of the data folder {str(root)!r}: {place}")
+    try:
+        return open_regular(place)
+    except LabError as error:
+        raise ValueError(f"{what}: {error}") from error
+
+
+def check_pixels(width: int, height: int) -> None:
+    """Refuse an image with too many pixels, before any of them takes memory."""
+    if width * height > MOST_PIXELS:
+        raise ValueError(
+            f"{width}x{height} are {width * height:,} pixels, at most {MOST_PIXELS:,} are allowed"
+        )
 
 
 def channels_of(picture: Image) -> int:
@@ -68,6 +127,7 @@ def fit_square(picture: Image, size: int, *, resized: int | None = None) -> Imag
     side = size if resized is None else resized
     scale = side / min(width, height)
     new_width, new_height = max(side, round(width * scale)), max(side, round(height * scale))
+    check_pixels(new_width, new_height)
     if (new_width, new_height) != (width, height):
         picture = picture.resize((new_width, new_height), Image.Resampling.BILINEAR)
     left, top = (new_width - size) // 2, (new_height - size) // 2

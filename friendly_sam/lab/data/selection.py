@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,8 +11,12 @@ import torch
 from torch import Tensor
 
 from friendly_sam.lab.data.dataset import EncodedImages, Images, Split
-from friendly_sam.lab.data.pixels import fit_square, from_tensor, to_tensor
+from friendly_sam.lab.data.pixels import fit_square, from_tensor, stored_bytes, to_tensor
 from friendly_sam.lab.data.source import Source
+from friendly_sam.lab.memory import require
+
+SAMPLES = 4096
+"""Images of a split that its digest depends on."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +66,51 @@ class Selection:
             pixels = rows[self.positions]
             if pixels.shape[-2:] == (shape.size, shape.size):
                 return pixels
-            fitted = [to_tensor(fit_square(from_tensor(image), shape.size)) for image in pixels]
-            return torch.stack(fitted)
-        encoded = EncodedImages(rows, self.positions, channels=shape.channels, split=self.name)
+            images = self._memory(shape)
+            for index, image in enumerate(pixels):
+                images[index] = to_tensor(fit_square(from_tensor(image), shape.size))
+            return images
+        encoded = EncodedImages(
+            rows, self.positions, channels=shape.channels, split=self.name, root=self.source.root
+        )
         if not shape.in_memory:
             return encoded
-        decoded = torch.empty(
-            (len(encoded), shape.channels, shape.size, shape.size), dtype=torch.uint8
-        )
+        images = self._memory(shape)
         for index in range(len(encoded)):
-            decoded[index] = to_tensor(fit_square(encoded[index], shape.size))
-        return decoded
+            picture = encoded[index]
+            try:
+                images[index] = to_tensor(fit_square(picture, shape.size))
+            except ValueError as error:
+                raise ValueError(f"{encoded.name(index)}: resized, {error}") from error
+        return images
+
+    def _memory(self, shape: Shape) -> Tensor:
+        """Take the memory of all images, if there is that much."""
+        dimensions = (len(self), shape.channels, shape.size, shape.size)
+        require(
+            math.prod(dimensions),
+            f"{len(self):,} images of {shape.size}x{shape.size} in memory (the {self.name} split)",
+            "choose a smaller data.image_size, fewer images, or data.in_memory false",
+        )
+        return torch.empty(dimensions, dtype=torch.uint8)
+
+    def digest(self) -> str:
+        """Return a digest of all labels, and of the images as they are stored.
+
+        Beyond `SAMPLES`, that many images are digested, evenly spread from the first to the last.
+        """
+        found = hashlib.blake2b(self.labels.numpy().tobytes(), digest_size=16)
+        count = min(len(self), SAMPLES)
+        places = torch.linspace(0, len(self) - 1, count, dtype=torch.float64).round().long()
+        rows = self.source.rows
+        for position in self.positions[places].tolist():
+            if isinstance(rows, Tensor):
+                found.update(rows[position].numpy().tobytes())
+            else:
+                row = rows[position]
+                what = f"image {position} of the {self.name} split"
+                found.update(stored_bytes(row, what=what, root=self.source.root))
+        return found.hexdigest()
 
     def split(self, shape: Shape, *, labels: Tensor | None = None) -> Split:
         """Make the split that is trained or tested on; `labels` are those that training sees."""

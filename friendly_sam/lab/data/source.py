@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -13,10 +11,11 @@ import torch
 from torch import Tensor
 
 from friendly_sam._machinery.install import how_to_install
+from friendly_sam.lab.data.columns import IMAGE_COLUMNS, LABEL_COLUMNS, find_columns
 from friendly_sam.lab.data.dataset import Encoded
+from friendly_sam.lab.data.folders import SUFFIXES, class_folders, image_files
+from friendly_sam.lab.data.parquet import arrow_file, count_rows, schema_of
 
-IMAGE_COLUMNS = ("img", "image", "images", "picture")
-LABEL_COLUMNS = ("label", "fine_label", "labels", "target")
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val"), "test": ("test",)}
 """Names of the splits, and how the files and folders of each may start or be called."""
 
@@ -58,6 +57,8 @@ class Source:
     """int64 [N]."""
     class_names: tuple[str, ...] | None
     """Names of the classes, where the data tells them."""
+    root: Path | None = None
+    """Folder that images given by path must lie in; `None`: none may be."""
 
 
 def open_folder(root: Path) -> dict[str, Source]:
@@ -77,19 +78,13 @@ def open_folder(root: Path) -> dict[str, Source]:
         files = _parquet_files(folder)
         if files:
             _need_train(root, files)
-            for split, group in files.items():
-                if group and not sum(_rows_of_parquet(file) for file in group):
-                    raise ValueError(f"the {split} split in {str(root)!r} is empty")
-            return _open("parquet", root, data_files=_names(files))
+            return _open_parquet(root, files)
     folders = {
         split: [root / name for name in names if (root / name).is_dir()]
         for split, names in SPLITS.items()
     }
     _need_train(root, folders)
-    patterns = {
-        split: [f"{glob.escape(str(found[0]))}/**"] for split, found in folders.items() if found
-    }
-    return _open("imagefolder", root, data_files=patterns, drop_labels=False)
+    return _open_image_folders(root, {split: found[0] for split, found in folders.items() if found})
 
 
 def open_hub(name: str) -> dict[str, Source]:
@@ -136,49 +131,37 @@ def _need_train(root: Path, found: dict[str, list[Path]]) -> None:
         )
 
 
-def _names(files: dict[str, list[Path]]) -> dict[str, list[str]]:
-    return {
-        split: [glob.escape(str(file)) for file in group] for split, group in files.items() if group
-    }
+def _open_parquet(root: Path, files: dict[str, list[Path]]) -> dict[str, Source]:
+    for split, group in files.items():
+        if group and not sum(count_rows(file) for file in group):
+            raise ValueError(f"the {split} split in {str(root)!r} is empty")
+    cache = Path(_datasets().config.HF_DATASETS_CACHE)
+    sources = {}
+    for split, group in files.items():
+        if group:
+            columns = find_columns(schema_of(group[0]), str(group[0]))
+            table = arrow_file(group, columns, cache)
+            rows, labels = ImageColumn(table, "image"), _labels(table, "label", str(group[0]))
+            sources[split] = Source(
+                rows=rows, labels=labels, class_names=columns.class_names, root=root
+            )
+    return sources
 
 
-def _rows_of_parquet(file: Path) -> int:
-    """Count rows by the footer, so that a cut-off file is named before anything is cached."""
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        return int(parquet.read_metadata(file).num_rows)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(
-            f"parquet file {str(file)!r} is damaged or cut off: {_first_line(error)}"
-        ) from error
-
-
-def _open(builder: str, root: Path, **options: Any) -> dict[str, Source]:
-    datasets = _datasets()
-    with _quiet(datasets):
-        try:
-            tables = datasets.load_dataset(builder, **options)
-        except Exception as error:  # Arrow, fsspec and datasets each raise their own
+def _open_image_folders(root: Path, folders: dict[str, Path]) -> dict[str, Source]:
+    names = sorted({name for folder in folders.values() for name in class_folders(folder)})
+    sources = {}
+    for split, folder in folders.items():
+        rows, labels = image_files(folder, names, str(root))
+        if not len(rows):
             raise ValueError(
-                f"cannot read the data in {str(root)!r}: {_first_line(_root_cause(error))}"
-            ) from error
-    return {split: _source(table, str(root)) for split, table in tables.items()}
-
-
-@contextmanager
-def _quiet(datasets: Any) -> Iterator[None]:
-    """Hide progress bars of what takes a second, and log lines that say what an error will say."""
-    disabled, verbosity = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
-    try:
-        yield
-    finally:
-        datasets.logging.set_verbosity(verbosity)
-        if not disabled:
-            datasets.enable_progress_bars()
+                f"cannot read the data in {str(root)!r}: {folder.name} has no folders of images "
+                f"({', '.join(sorted(SUFFIXES))}), one for each class"
+            )
+        sources[split] = Source(
+            rows=rows, labels=torch.tensor(labels), class_names=tuple(names), root=root
+        )
+    return sources
 
 
 def _source(table: Any, where: str) -> Source:
@@ -187,11 +170,19 @@ def _source(table: Any, where: str) -> Source:
     feature = table.features[label]
     names = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
     table = table.cast_column(image, datasets.Image(decode=False))
-    column = table.data.column(label)
+    return Source(
+        rows=ImageColumn(table, image),
+        labels=_labels(table, label, where),
+        class_names=names,
+        root=Path(datasets.config.HF_CACHE_HOME),
+    )
+
+
+def _labels(table: Any, name: str, where: str) -> Tensor:
+    column = table.data.column(name)
     if column.null_count:
-        raise ValueError(f"column {label!r} of {where!r} has rows without a label")
-    labels = torch.from_numpy(column.to_numpy().copy()).to(torch.int64)
-    return Source(rows=ImageColumn(table, image), labels=labels, class_names=names)
+        raise ValueError(f"column {name!r} of {where!r} has rows without a label")
+    return torch.from_numpy(column.to_numpy().copy()).to(torch.int64)
 
 
 def _image_column(table: Any, where: str) -> str:
@@ -224,12 +215,6 @@ def _label_column(table: Any, where: str) -> str:
     if named:
         return str(named[0])
     raise ValueError(f"no label column in {where!r}: its columns are {list(table.features)}")
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from torch import nn
 
 from friendly_sam.lab.errors import did_you_mean
 from friendly_sam.lab.models.digits import CNN, MLP
+from friendly_sam.lab.models.efficientnet_lite import PIXEL_MEAN, PIXEL_STD, efficientnet_lite0
 from friendly_sam.lab.models.pretrained import hugging_face, timm_model
 from friendly_sam.lab.models.pyramidnet import PyramidNet
 from friendly_sam.lab.models.resnet import ResNet
@@ -25,6 +26,9 @@ class ModelInfo:
     """One line."""
     make: Callable[[int, int, int], nn.Module]
     """From (classes, in_channels, image_size) to the network."""
+    pixels: tuple[float, float] | None = None
+    """Mean and deviation that its weights expect pixels, from 0 to 1, to be normalised by; `None`:
+    those of the data set."""
 
 
 def _resnet8(width: int) -> Callable[[int, int, int], nn.Module]:
@@ -91,6 +95,11 @@ MODELS: dict[str, ModelInfo] = {
             depth=10, widen=2, classes=classes, in_channels=channels
         ),
     ),
+    "efficientnet_lite0": ModelInfo(
+        description="EfficientNet-Lite0 with ImageNet weights, 4.7 M parameters, for fine-tuning",
+        make=lambda classes, channels, size: efficientnet_lite0(classes=classes),
+        pixels=(PIXEL_MEAN, PIXEL_STD),
+    ),
     "mlp": ModelInfo(
         description="Two hidden layers of 256 with ReLU, no BatchNorm, for 8x8 digits",
         make=lambda classes, channels, size: MLP(
@@ -120,7 +129,7 @@ def build(name: str, *, classes: int, in_channels: int = 3, image_size: int = 32
     Raises:
         ValueError: Unknown name, or a setting that the network does not allow.
         FileNotFoundError: The folder of an `hf:` name is missing or holds no config.json.
-        ImportError: An `hf:` or `timm:` name without the package that it needs.
+        ImportError: A pretrained network without the package that it needs.
     """
     for argument, value in (
         ("classes", classes),

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.errors import printable
+from friendly_sam.lab.terminal import untouched
 
 
 class RunProgress:
@@ -68,9 +70,9 @@ class TaskProgress:
 
     def __enter__(self) -> TaskProgress:
         if self.bar is None:
-            print(self.words, file=sys.stderr, flush=True)
+            print(self.words, flush=True)
         else:
-            self.task = self.bar.add_task(self.words, total=None)
+            self.task = self.bar.add_task(printable(self.words), total=None)
             self.bar.start()
         return self
 
@@ -118,7 +120,7 @@ class GridProgress:
         if self.bar is None:
             return
         if name not in self.tasks:
-            self.tasks[name] = self.bar.add_task(Path(name).name, total=1.0)
+            self.tasks[name] = self.bar.add_task(printable(Path(name).name), total=1.0)
         self.bar.update(self.tasks[name], completed=share)
         self.bar.update(self.tasks[""], completed=self._done())
 
@@ -182,12 +184,12 @@ def _bars() -> Any:
     )
 
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # names of folders may have brackets
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Console(file=untouched(sys.stderr)),
         transient=True,
     )

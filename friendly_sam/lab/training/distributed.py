@@ -6,7 +6,6 @@ nothing here does anything.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from friendly_sam.lab import torchrun
 from friendly_sam.lab.config.schema import EngineConfig
 from friendly_sam.lab.errors import LabError
 
@@ -61,13 +61,13 @@ def choose_device(name: str) -> torch.device:
     """Turn a name into a device; `auto` takes cuda, then mps, then the CPU."""
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+            return torch.device("cuda", torchrun.local_rank())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
+        torch.ones(1, device=device).item()  # `meta` has no values
+    except Exception as error:  # each kind of device raises its own
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise LabError(f"engine.device={name} cannot be used: {reason}") from error
     return device
 
@@ -79,7 +79,7 @@ def world(config: EngineConfig) -> Iterator[World]:
     A process group that exists already is used and left alone.
     """
     device = choose_device(config.device)
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if torchrun.world_size() == 1:
         yield World(device=device)
         return
     if device.type == "cuda":

@@ -9,6 +9,8 @@ from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.data import ImageData
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.models import build
+from friendly_sam.lab.models.efficientnet_lite import EfficientNetLite0
+from friendly_sam.lab.models.freezing import freeze_batch_norm
 from friendly_sam.lab.training.checkpoints import load_weights
 from friendly_sam.lab.training.distributed import World
 
@@ -28,6 +30,22 @@ def build_model(config: RunConfig, data: ImageData, here: World) -> nn.Module:
         if not fitting:
             raise LabError(f"no weight of {config.model.weights} fits {config.model.name}")
         model.load_state_dict(fitting, strict=False)
+    _freeze(config, model)
     if config.engine.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(here.device).train()
+
+
+def _freeze(config: RunConfig, model: nn.Module) -> None:
+    """Freeze blocks and the statistics of BatchNorm, as the config says."""
+    settings = config.model
+    if settings.batch_norm == "frozen" and not freeze_batch_norm(model):
+        raise LabError(f"model.batch_norm=frozen: {settings.name} has no BatchNorm")
+    if settings.trained_blocks is None:
+        return
+    if not isinstance(model, EfficientNetLite0):
+        raise LabError(
+            f"model.trained_blocks={settings.trained_blocks} does not apply to {settings.name}: "
+            "only efficientnet_lite0 is frozen block by block"
+        )
+    model.train_only(settings.trained_blocks)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.data import Augmentation, Batches, ImageData, Split, load
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.models import MODELS
 from friendly_sam.lab.training.distributed import World
+from friendly_sam.lab.training.feature_cache import FeatureBatches, Features
 
 OTHER_STREAM = 0x5DB
 """Added to the seed for SAM-db's second stream of batches."""
 
 
 def load_data(config: RunConfig) -> ImageData:
-    """Load the images; subset and label noise follow the run's seed."""
+    """Load the images; subset and label noise follow the run's seed.
+
+    A pretrained network has its pixels normalised as in its pretraining.
+    """
     data = config.data
-    return load(
+    if config.model.cache is not None and data.in_memory is False:
+        raise LabError(
+            "data.in_memory must not be false with model.cache, which decodes all images"
+        )
+    images = load(
         data.name,
         root=None if data.root is None else Path(data.root),
         train_size=data.train_size,
@@ -28,8 +39,13 @@ def load_data(config: RunConfig) -> ImageData:
         label_noise=data.label_noise,
         noise_from=data.noise_from,
         seed=config.seed,
-        in_memory=data.in_memory,
+        in_memory=data.in_memory if config.model.cache is None else True,
     )
+    info = MODELS.get(config.model.name)
+    if info is None or info.pixels is None:
+        return images
+    mean, std = ((value,) * images.channels for value in info.pixels)
+    return replace(images, mean=mean, std=std)
 
 
 class Streams:
@@ -37,11 +53,14 @@ class Streams:
 
     `train` is shuffled and augmented; `other` is SAM-db's second, independent stream of the
     same kind; `whole` is the training set in order, not augmented; `held_out` has the test
-    images and, where some were set aside, the validation images.
+    images and, where some were set aside, the validation images. With cached features, these
+    take the place of the images.
     """
 
-    def __init__(self, config: RunConfig, data: ImageData, here: World) -> None:
-        self.config, self.data, self.here = config, data, here
+    def __init__(
+        self, config: RunConfig, data: ImageData, here: World, features: Features | None = None
+    ) -> None:
+        self.config, self.data, self.here, self.features = config, data, here, features
         size = config.data.batch_size
         if size > len(data.train):
             raise LabError(
@@ -60,10 +79,10 @@ class Streams:
             )
         second = METHODS[config.method.name].ascent == "other batch"
         self.other = self._training(config.seed + OTHER_STREAM) if second else None
-        self.whole = self._plain(data.train)
-        self.held_out = {"test": self._plain(data.test)}
+        self.whole = self._plain("train", data.train)
+        self.held_out = {"test": self._plain("test", data.test)}
         if data.validation is not None:
-            self.held_out["validation"] = self._plain(data.validation)
+            self.held_out["validation"] = self._plain("validation", data.validation)
 
     def count(self, number: int) -> float:
         """Return the images of training batch `number`, divided by the number of processes."""
@@ -72,9 +91,9 @@ class Streams:
 
     def _training(self, seed: int) -> Batches:
         settings, here = self.config.data, self.here
-        return Batches(
+        return self._batches(
+            "train",
             self.data.train,
-            self.data,
             batch_size=settings.batch_size,
             train=True,
             augment=_augmentation(self.config),
@@ -84,22 +103,26 @@ class Streams:
             workers=settings.workers,
             rank=here.rank,
             world=here.size,
-            channels_last=self.config.engine.channels_last,
         )
 
-    def _plain(self, split: Split) -> Batches:
+    def _plain(self, name: str, split: Split) -> Batches:
         settings, engine, here = self.config.data, self.config.engine, self.here
-        return Batches(
+        return self._batches(
+            name,
             split,
-            self.data,
             batch_size=engine.eval_batch_size or max(256, settings.batch_size),
             train=False,
             device=here.device,
             workers=settings.workers,
             rank=here.rank,
             world=here.size,
-            channels_last=engine.channels_last,
         )
+
+    def _batches(self, name: str, split: Split, **options: Any) -> Batches:
+        options["channels_last"] = self.config.engine.channels_last
+        if self.features is None:
+            return Batches(split, self.data, **options)
+        return FeatureBatches(self.features[name], split, self.data, **options)
 
 
 def _augmentation(config: RunConfig) -> Augmentation:
@@ -109,4 +132,5 @@ def _augmentation(config: RunConfig) -> Augmentation:
         crop_padding=data.crop_padding,
         cutout=data.cutout,
         cutout_probability=data.cutout_probability,
+        smallest_crop=data.smallest_crop,
     )

@@ -24,6 +24,7 @@ from friendly_sam.lab.training.checkpoints import Checkpoints
 from friendly_sam.lab.training.decomposition_log import DecompositionLog
 from friendly_sam.lab.training.distributed import World, share_buffers, spread, world
 from friendly_sam.lab.training.evaluation import evaluate
+from friendly_sam.lab.training.feature_cache import trained_part
 from friendly_sam.lab.training.gradients import Backward
 from friendly_sam.lab.training.interrupts import Stopped, StopSignal, sigterm_noted
 from friendly_sam.lab.training.network import build_model
@@ -100,17 +101,18 @@ class Trainer:
         self.config, self.here, self.listener = config, here, listener
         self.data = load_data(config)
         self.model = build_model(config, self.data, here)
-        wrapped = spread(self.model, config.engine, here)
+        self.network, features = trained_part(config, self.data, self.model, here)
+        wrapped = spread(self.network, config.engine, here)
         forward = torch.compile(wrapped) if config.engine.compile else wrapped
         self.backward = Backward(forward, config.engine, here.device)  # type: ignore[arg-type]
-        self.streams = Streams(config, self.data, here)
+        self.streams = Streams(config, self.data, here, features)
         self.batches = self.streams.train
         steps = config.epochs * len(self.batches)
         self.optimizer = build_optimizer(
             config, wrapped, self.full_gradient, steps=steps, processes=here.size
         )
         self.take_step = TrainingStep(config, self.optimizer, self.backward)
-        self.decomposition = DecompositionLog(config, self.model, self.optimizer, self.streams)
+        self.decomposition = DecompositionLog(config, self.network, self.optimizer, self.streams)
         self.decomposition.check(here)
         self.tally = Tally(here.device)
         self.position = snapshot.Position()
@@ -220,7 +222,7 @@ class Trainer:
         }
         share_buffers(self.model, self.here)
         for name, batches in self.streams.held_out.items():
-            loss, accuracy = evaluate(self.model, batches, self.config.engine, self.here)
+            loss, accuracy = evaluate(self.network, batches, self.config.engine, self.here)
             metrics |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         metrics |= self.decomposition(epoch)
         return metrics | {"seconds": round(self.position.seconds, 4)}
