@@ -65,7 +65,7 @@ MODULES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
     ("folder", "extras", "elsewhere"),
     [
         # timm needs torchvision and is left to the user; pyarrow comes with datasets.
-        ("lab", ["lab", "hf", "cluster"], {"timm", "pyarrow"}),
+        ("lab", ["lab", "hf", "cluster", "tune"], {"timm", "pyarrow"}),
         # torchmetrics comes with lightning.
         ("integrations", ["hf", "lightning"], {"torchmetrics"}),
         ("sharpness", ["sharpness"], set()),

@@ -114,7 +114,7 @@ BAD = [
     (["train", "--resume=yes"], "--resume: ignored explicit argument 'yes'"),
     (["train", "--preste", "x"], "--preste (did you mean --preset?)"),
     (["train", "--resum"], "--resum (did you mean --resume?)"),
-    (["find-rho", "--radi", "1"], "--radi (did you mean --radii?)"),
+    (["tune", "--trial", "1"], "--trial (did you mean --trials?)"),
     (["demo", "--workers", "-1"], "workers must be at least 1, got -1"),
     (["demo", "--workers", "0"], "workers must be at least 1, got 0"),
     (["reproduce", "--list", "--workers", "-1"], "--workers must be at least 1, got -1"),

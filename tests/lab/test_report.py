@@ -14,8 +14,9 @@ from scipy import stats
 
 from friendly_sam.lab.cli import demo as demo_module
 from friendly_sam.lab.cli import main
-from friendly_sam.lab.cli.demo import Results, verdict
+from friendly_sam.lab.cli.demo import Results, best_with_best, verdict
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.paper.tuned_record import read_records
 from friendly_sam.lab.plotting.palette import looks
 from friendly_sam.lab.plotting.panels import CROWD, Panel, Series, draw_chart
 from friendly_sam.lab.records.run import read_run
@@ -24,6 +25,8 @@ from friendly_sam.lab.report.runs import find_runs, group_runs, runs_page
 from friendly_sam.lab.report.tables import Table, plain_table
 from friendly_sam.lab.statistics import paired_difference, summarize
 from friendly_sam.lab.training.trainer import train
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_summaries_are_numpys() -> None:
@@ -63,14 +66,28 @@ def test_the_demo_says_what_was_seen_whoever_wins(
     sam: tuple[float, ...], fsam: tuple[float, ...], expected: str
 ) -> None:
     results = Results(
-        sgd={0: 70.0},
+        tuned={"sgd": {0: 70.0}},
         sam={0.1: {0: 99.0}, 0.8: dict(enumerate(sam))},
         fsam={0.1: {0: 0.0}, 0.8: dict(enumerate(fsam))},
     )
     sentence = verdict(results)
     assert expected in sentence
-    assert "At the largest radius, 0.8" in sentence
-    assert "SGD without a perturbation has 70.00 (n=1)" in sentence
+    assert "at one setting (learning rate 0.05): at the largest, 0.8" in sentence
+
+
+def test_the_demo_compares_best_with_best_first() -> None:
+    tuned = {"sgd": {0: 88.0, 1: 89.0}, "sam": {0: 90.0, 1: 91.0}, "fsam": {0: 88.6, 1: 88.8}}
+    sentence = best_with_best(Results(tuned=tuned, sam={}, fsam={}))
+    assert sentence.startswith("Best against best, each with settings that validation images chose")
+    assert "SAM - SGD +2.0 points" in sentence
+    assert re.search(r"F-SAM - SGD \+0\.2 points \(.* to .*, not clear of 0\)", sentence)
+
+
+def test_the_demos_settings_are_those_that_were_chosen() -> None:
+    (record,) = read_records(DOCS / "results" / "mini" / "table1.json")
+    chosen = {entry.name: entry.chosen.settings for entry in record.entries}
+    for method, settings in demo_module.TUNED.items():
+        assert settings == chosen[demo_module.LABELS[method]]
 
 
 def test_tables_line_up() -> None:
@@ -222,30 +239,32 @@ def test_the_demo_at_a_tiny_setting(
     arguments = ["demo", "--seeds", "2", "--radii", "0.1", "0.8", "--epochs", "1"]
     assert main([*arguments, "--workers", "1"]) == 0
     out = capsys.readouterr().out
-    table = [line for line in out.splitlines() if line[:3] in ("0  ", "0.1", "0.8")]
+    table = [line for line in out.splitlines() if line[:5] in ("tuned", "ρ 0.1", "ρ 0.8")]
     assert len(table) == 3
     assert all("(n=2)" in line for line in table)
-    assert "At the largest radius, 0.8, F-SAM reaches" in out
+    sentences = out.partition("Best against best")[2]
+    assert "at the largest, 0.8, F-SAM reaches" in sentences
     png = (tmp_path / "runs/demo/demo.png").read_bytes()
     width, height = struct.unpack(">II", png[16:24])
     assert (width, height) == (1152, 704)
     page = (tmp_path / "runs/demo/demo.html").read_text()
-    assert "At the largest radius" in page
+    assert "Best against best" in page
     assert "http" not in re.sub(r"base64,[^\"]*", "", page)
     # Again: nothing is trained, the result is the same; other settings need --fresh.
     assert main(arguments) == 0
     again = capsys.readouterr().out
-    assert "10 are there already" in again
-    assert table == [line for line in again.splitlines() if line[:3] in ("0  ", "0.1", "0.8")]
+    assert "14 are there already" in again
+    assert table == [line for line in again.splitlines() if line[:5] in ("tuned", "ρ 0.1", "ρ 0.8")]
     assert main([*arguments[:-1], "2"]) == 2
     assert "--fresh forgets it" in capsys.readouterr().err
 
 
 def test_the_demos_runs_differ_in_method_radius_and_seed_alone(tmp_path: Path) -> None:
     keys = demo_module._keys(3, (0.1, 0.8))
-    assert len(keys) == len(set(keys)) == 3 * (1 + 2 * 2)
+    assert len(keys) == len(set(keys)) == 3 * (3 + 2 * 2)
     configs = [demo_module._config(tmp_path, *key, epochs=30) for key in keys]
     assert {c.data for c in configs} == {configs[0].data}
-    assert {c.base for c in configs} == {configs[0].base}
+    swept = [c for key, c in zip(keys, configs, strict=True) if key[1] is not None]
+    assert {c.base for c in swept} == {swept[0].base}
     assert configs[0].data.label_noise == 0.6
     assert configs[0].data.train_size == 1000

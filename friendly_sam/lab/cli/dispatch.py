@@ -23,7 +23,7 @@ from friendly_sam.lab.training.interrupts import Stopped
 COMMANDS = {
     "demo": "see in two minutes what F-SAM does",
     "train": "train a network",
-    "find-rho": "try radii half-way, finish the best",
+    "tune": "search for learning rate, weight decay, radius on validation images",
     "reproduce": "run experiments of the paper, and write the page",
     "sharpness": "see how sharp the minima of runs are",
     "report": "compare runs: table, curves, page",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from friendly_sam._machinery.install import how_to_install
 from friendly_sam.lab.config.settings import Setting
 from friendly_sam.lab.errors import LabError
 
@@ -68,7 +69,8 @@ def optuna() -> types.ModuleType:
     try:
         import optuna
     except ImportError as error:
-        raise LabError("this needs Optuna: pip install 'friendly-sam[tune]'") from error
+        message = "optuna is not installed, and a search needs the extra tune"
+        raise LabError(f"{message}: {how_to_install('tune')}") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from friendly_sam.lab.search.space import Choice, Range, Settings, Space, distri
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.trial import FrozenTrial
 
 JOURNAL = "studies.journal"
 """Optuna's journal beside the runs; `optuna-dashboard` opens it."""
@@ -29,22 +31,34 @@ def open_study(path: Path, name: str) -> Study:
     return found
 
 
+def create_trial(space: Space, settings: Settings, value: float | None, point: int) -> FrozenTrial:
+    """Return a trial that has ended; without a value it failed."""
+    package, states = optuna(), optuna().trial.TrialState
+    made: FrozenTrial = package.trial.create_trial(
+        params=settings,
+        distributions=distributions(_covering(space, [settings])),
+        value=value,
+        state=states.FAIL if value is None else states.COMPLETE,
+        user_attrs={"point": point, "settings": json.dumps(settings)},
+    )
+    return made
+
+
 def _add(study: Study, space: Space, trials: Sequence[Scored]) -> None:
-    package = optuna()
-    kinds = distributions(_covering(space, trials))
-    for settings, value in trials:
-        made = package.trial.create_trial(params=settings, distributions=kinds, value=value)
-        study.add_trial(made)
+    wide = _covering(space, [settings for settings, _ in trials])
+    for number, (settings, value) in enumerate(trials):
+        study.add_trial(create_trial(wide, settings, value, number))
 
 
-def _covering(space: Space, trials: Sequence[Scored]) -> Space:
+def _covering(space: Space, trials: Sequence[Settings]) -> Space:
     """Return a space that holds the trials, also those past its edge."""
     wide: dict[str, Range | Choice] = {}
     for name, found in space.items():
         if isinstance(found, Range):
-            values = [float(settings[name]) for settings, _ in trials]
-            found = Range(min([found.low, *values]), max([found.high, *values]))
-        wide[name] = found
+            values = [float(settings[name]) for settings in trials]
+            wide[name] = Range(min([found.low, *values]), max([found.high, *values]))
+        else:
+            wide[name] = found
     return wide
 
 
@@ -60,8 +74,20 @@ def importance(space: Space, trials: Sequence[Scored]) -> dict[str, float]:
     return {name: round(float(found[name]), 3) for name in space if name in found}
 
 
-def write_journal(path: Path, studies: Mapping[str, tuple[Space, Sequence[Scored]]]) -> None:
+def write_journal(path: Path, studies: Mapping[str, Sequence[Scored]]) -> None:
     """Write finished searches as studies of one journal, in the place of an older one."""
     path.unlink(missing_ok=True)
-    for name, (space, trials) in studies.items():
-        _add(open_study(path, name), space, trials)
+    for name, trials in studies.items():
+        if trials:
+            _add(open_study(path, name), _spanned(trials), trials)
+
+
+def _spanned(trials: Sequence[Scored]) -> Space:
+    """Return the space that trials lie in."""
+    spanned: dict[str, Range | Choice] = {}
+    for name in trials[0][0]:
+        values = sorted({settings[name] for settings, _ in trials}, key=str)
+        numbers = [value for value in values if isinstance(value, float)]
+        wide = len(numbers) == len(values) > 1
+        spanned[name] = Range(min(numbers), max(numbers)) if wide else Choice(tuple(values))
+    return spanned

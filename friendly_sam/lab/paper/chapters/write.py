@@ -21,6 +21,7 @@ from friendly_sam.lab.paper.tuned_record import as_json
 from friendly_sam.lab.paper.tuning import is_tuned, search, settled
 from friendly_sam.lab.plotting.canvas import Kind
 from friendly_sam.lab.plotting.panels import draw_panels
+from friendly_sam.lab.search.study import JOURNAL, Scored, write_journal
 
 KINDS: tuple[Kind, ...] = ("svg", "png", "pdf")
 LEADS: dict[Scale, str] = {
@@ -53,6 +54,7 @@ def write_report(folder: Path) -> tuple[Path, str]:
     for found in book.chapters:
         if found.tuned:
             write_atomically(folder / f"{found.experiment.name}.json", as_json(found.tuned))
+    write_journal(folder / JOURNAL, _studies(book))
     width = max((len(c.experiment.name) for c in book.chapters), default=0)
     lines = [
         f"{c.experiment.name:<{width}}  {verdict_text(j):<22}  {j.text}"
@@ -108,6 +110,18 @@ def _records(book: Book) -> str:
         for run in found.runs
     }
     return "".join(f"{line}\n" for _, line in sorted(lines.items()))
+
+
+def _studies(book: Book) -> dict[str, list[Scored]]:
+    """Return every search by its task and contender, for Optuna's own tools."""
+    return {
+        f"{record.task}: {entry.name}": [
+            (t.settings, t.validation) for t in entry.trials if t.validation is not None
+        ]
+        for found in book.chapters
+        for record in found.tuned
+        for entry in record.entries
+    }
 
 
 def _write_figures(folder: Path, book: Book) -> dict[str, list[str]]:

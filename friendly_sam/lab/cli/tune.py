@@ -1,0 +1,164 @@
+"""`fsam tune`: search for learning rate, weight decay, radius or any setting on validation images.
+
+Three fifths of the trials are spread over the ranges, the others lie around the best of them. The
+same command in a second terminal, or on a second machine that shares the folder, takes part in the
+search; after a kill it goes on. It ends with the command that trains with what was found.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.cli.run_settings import settings
+from friendly_sam.lab.config.methods import METHODS
+from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.config.settings import Setting, changed, value
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.report.tables import Table, plain_table
+from friendly_sam.lab.search.space import Choice, Range, Settings, Space
+from friendly_sam.lab.search.tune import Tuned, tune
+
+TRIALS, SEEDS = 10, 2
+FIRST_SEED = 1000
+"""Seeds of the search: fresh ones report what was chosen."""
+REACH = {"base.lr": 4.0, "base.weight_decay": 10.0, "method.rho": 4.0}
+"""Unless told otherwise, a setting is searched from its value divided by this to times this."""
+LEAST_DECAY = 5e-4
+"""The middle of the range of a weight decay that is 0."""
+
+
+def default_space(config: RunConfig) -> Space:
+    """Return the ranges around a run's own settings; the radius where its method has one."""
+    found: dict[str, Range | Choice] = {}
+    for name, reach in REACH.items():
+        if name == "method.rho" and METHODS[config.method.name].rho is None:
+            continue
+        middle = float(value(resolve(config), name) or LEAST_DECAY)
+        found[name] = Range(middle / reach, middle * reach)
+    return found
+
+
+def read_space(words: Sequence[str], config: RunConfig) -> Space:
+    """Read `NAME=LOW:HIGH` and `NAME=A,B,...`."""
+    found: dict[str, Range | Choice] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not text:
+            raise LabError(f"--search takes NAME=LOW:HIGH or NAME=A,B,..., got {word!r}")
+        value(config, name)
+        low, colon, high = text.partition(":")
+        try:
+            found[name] = (
+                Range(float(low), float(high))
+                if colon
+                else Choice(tuple(_typed(part) for part in text.split(",")))
+            )
+        except ValueError as error:
+            raise LabError(f"--search {word}: {low!r} or {high!r} is not a number") from error
+        for point in (low, high) if colon else text.split(","):
+            _accept(config, name, _typed(point))
+    return found
+
+
+def _typed(text: str) -> Setting:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _accept(config: RunConfig, name: str, new: Setting) -> None:
+    """Refuse a value that a run would refuse, before any work is done."""
+    try:
+        resolve(changed(config, {name: new}))
+    except (ValueError, TypeError) as error:
+        raise LabError(f"--search {name}: {error}") from error
+
+
+def tune_run(config: RunConfig, space: Space, folder: Path, *, trials: int, seeds: int) -> Tuned:
+    """Search on the validation images of a run; its trials are runs in the folder."""
+    if config.data.validation_size == 0:
+        raise LabError(
+            "data.validation_size is 0: settings are chosen on validation images, so set some "
+            "aside, for example --data.validation_size 500"
+        )
+    if seeds < 1:
+        raise LabError(f"--seeds must be at least 1, got {seeds}")
+    from friendly_sam.lab.training.trainer import train
+
+    def objective(point: Settings) -> float:
+        name = "-".join(f"{key.rpartition('.')[2]}{new}" for key, new in point.items())
+        scores = []
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            output = str(folder / "runs" / f"{name}-seed{seed}")
+            run = resolve(replace(changed(config, point), seed=seed, output=output))
+            found = read_run(train(run, resume=True))
+            scores.append(found.final("validation_accuracy"))
+        print(f"{name}: validation {statistics.fmean(scores):.2f} %", flush=True)
+        return statistics.fmean(scores)
+
+    return tune(objective, space, trials=trials, folder=folder)
+
+
+def report(found: Tuned, space: Space, command: str) -> str:
+    """Return the search as text, ending with the command line to use."""
+    rows = [
+        [
+            str(number),
+            *[_show(trial.settings[name]) for name in space],
+            "failed" if trial.value is None else f"{trial.value:.2f}",
+            "chosen" if trial == found.best else "",
+        ]
+        for number, trial in enumerate(found.trials, start=1)
+    ]
+    text = plain_table(Table(header=["trial", *space, "validation, %", ""], rows=rows))
+    if found.importance:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in found.importance.items())
+        text += f"\n\nHow much each setting mattered (fANOVA): {shares}."
+    for name in found.edge:
+        text += f"\n{name} {_show(found.best.settings[name])} is at the edge of what was tried: "
+        text += "widen its range with --search."
+    options = " ".join(f"--{name} {_show(new)}" for name, new in found.best.settings.items())
+    return f"{text}\n\nTrain with it on seeds of its own:\n  {command} {options}"
+
+
+def _show(new: Setting) -> str:
+    return f"{new:g}" if isinstance(new, float) else str(new)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command."""
+    first = Parser(prog="fsam tune", add_help=False, allow_abbrev=False)
+    first.add_argument("--trials", type=int, default=TRIALS)
+    first.add_argument("--seeds", type=int, default=SEEDS)
+    first.add_argument("--search", nargs="+", default=[])
+    options, rest = first.parse_known_args(list(arguments))
+    config = settings(
+        rest,
+        own=("--trials", "--seeds", "--search"),
+        prog="fsam tune",
+        usage="fsam tune [--preset NAME] [--config FILE] [--trials N] [--seeds N] "
+        "[--search NAME=LOW:HIGH ...] [--SETTING VALUE ...]",
+        description=f"{(__doc__ or '').partition(chr(10))[2].strip()}\n\n"
+        f"--trials N: points that are tried (default {TRIALS}); --seeds N: runs of each (default "
+        f"{SEEDS});\n--search NAME=LOW:HIGH or NAME=A,B: what is searched (default: learning rate, "
+        "weight decay\nand radius around the run's own).",
+        epilog="examples:\n  fsam tune --preset digits-mlp-fsam --data.train_size 800 "
+        "--data.validation_size 200\n"
+        "  fsam tune --config mine.yaml --search method.rho=0.05:0.4 --trials 5",
+    )
+    space = read_space(options.search, config) or default_space(config)
+    folder = Path(config.output or "runs/tune")
+    found = tune_run(config, space, folder, trials=options.trials, seeds=options.seeds)
+    words = [word for word in rest if word != "--output" and word != config.output]
+    print(f"\n{report(found, space, f'fsam train {shlex.join(words)}'.rstrip())}")
+    return 0

@@ -1,0 +1,178 @@
+"""Search for the best settings of anything: the same search that the experiments use.
+
+The study is a journal in a folder. Any number of processes, on one machine or on several that share
+the folder, may call `tune` with it at the same time: each takes points that nobody has taken. A
+process that dies frees its point, and whoever goes on with the folder does it again. What is chosen
+depends on the settings alone: not on how many processes took part, nor on interruptions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.search.space import Settings, Space, around, at_edge, optuna, points
+from friendly_sam.lab.search.study import JOURNAL, create_trial, importance, open_study
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+NEAR_SHARE = 0.4
+"""Share of the trials that lies around the best of the others."""
+WAIT = 0.5
+"""Seconds between looks at what other processes do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A point that was tried."""
+
+    settings: Settings
+    value: float | None
+    """How good it is; `None`: it failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """What a search found."""
+
+    best: Trial
+    trials: tuple[Trial, ...]
+    """In the order of the points."""
+    edge: tuple[str, ...]
+    """Settings whose choice lies at the edge of all that was searched."""
+    importance: dict[str, float]
+    """Share of each setting in how the trials differ (fANOVA)."""
+
+
+def tune(
+    objective: Callable[[Settings], float], space: Space, *, trials: int, folder: Path | str
+) -> Tuned:
+    """Return the settings for which an objective is highest.
+
+    Three fifths of the trials are spread over the space, the others lie around the best of them,
+    also past the edge of a range. A `RuntimeError`, `ValueError` or `LabError` of the objective
+    loses the trial; anything else stops the search, which goes on when it is called again.
+
+    Args:
+        objective: from settings to a number, the higher the better.
+        space: what may be chosen, by name: `Range` and `Choice`.
+        trials: how many points are tried.
+        folder: where the study is kept.
+
+    Example:
+        >>> import tempfile
+        >>> from friendly_sam.lab.search.space import Range
+        >>> def objective(settings):
+        ...     return -abs(settings["lr"] - 0.1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = tune(objective, {"lr": Range(0.01, 1.0)}, trials=5, folder=folder)
+        >>> len(found.trials), found.best.value == max(t.value for t in found.trials)
+        (5, True)
+    """
+    if trials < 2:
+        raise LabError(f"trials must be at least 2, got {trials}")
+    if not space:
+        raise LabError("space must name at least one setting, got none")
+    path = Path(folder)
+    study = open_study(path / JOURNAL, "tune")
+    _check(study, space, path)
+    near = int(trials * NEAR_SHARE)
+    wide = points(space, trials - near)
+    found = _do(study, path, objective, space, wide)
+    centre = _best(found, path)
+    close = around(space, centre.settings)
+    if near:
+        found = _do(study, path, objective, space, [*wide, *points(close, near, seed=1)])
+    best = _best(found, path)
+    known = [(t.settings, t.value) for t in found if t.value is not None]
+    return Tuned(
+        best=best,
+        trials=tuple(found),
+        edge=tuple(at_edge(space, close if near else space, best.settings)),
+        importance=importance(space, known),
+    )
+
+
+def _check(study: Study, space: Space, folder: Path) -> None:
+    """Refuse a folder that holds another search."""
+    wanted = {name: str(found) for name, found in space.items()}
+    known = study.user_attrs.get("space")
+    if known is None:
+        study.set_user_attr("space", wanted)
+    elif known != wanted:
+        raise LabError(f"{folder} holds a search over other settings: choose another folder")
+
+
+def _do(
+    study: Study,
+    folder: Path,
+    objective: Callable[[Settings], float],
+    space: Space,
+    wanted: list[Settings],
+) -> list[Trial]:
+    """Try points until all have been, by this process or another."""
+    while True:
+        done = _done(study)
+        todo = [number for number in range(len(wanted)) if number not in done]
+        if not todo:
+            return [done[number] for number in range(len(wanted))]
+        if not any(_take(study, folder, n, objective, space, wanted[n]) for n in todo):
+            time.sleep(WAIT)
+
+
+def _take(
+    study: Study,
+    folder: Path,
+    number: int,
+    objective: Callable[[Settings], float],
+    space: Space,
+    settings: Settings,
+) -> bool:
+    """Try a point unless another process does; whether it was done here."""
+    with _claimed(folder / f".trial-{number}") as ours:
+        if not ours or number in _done(study):
+            return False
+        try:
+            value: float | None = float(objective(dict(settings)))
+        except (RuntimeError, ValueError, LabError):
+            value = None
+        study.add_trial(create_trial(space, settings, value, number))
+    return True
+
+
+def _done(study: Study) -> dict[int, Trial]:
+    """Return the trials that have ended, by the number of their point."""
+    ended: dict[int, Trial] = {}
+    for trial in study.get_trials(deepcopy=False):
+        settings = json.loads(trial.user_attrs["settings"])
+        value = trial.value if trial.state == optuna().trial.TrialState.COMPLETE else None
+        ended.setdefault(trial.user_attrs["point"], Trial(settings=settings, value=value))
+    return ended
+
+
+def _best(found: list[Trial], folder: Path) -> Trial:
+    known = {number: t.value for number, t in enumerate(found) if t.value is not None}
+    if not known:
+        raise LabError(f"every trial of {folder} failed")
+    return found[max(known, key=known.__getitem__)]
+
+
+@contextlib.contextmanager
+def _claimed(path: Path) -> Iterator[bool]:
+    """Claim a point for this process; the system frees it when the process ends, however."""
+    import fcntl
+
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,186 @@
+"""A search gives one choice: twice, by several processes, after a kill."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lab_runs import Tiny
+
+from friendly_sam.lab.cli import main
+from friendly_sam.lab.cli.tune import default_space, read_space, tune_run
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.search.space import Choice, Range, Settings, points
+from friendly_sam.lab.search.study import JOURNAL, open_study, write_journal
+from friendly_sam.lab.search.tune import tune
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+SPACE = {"lr": Range(0.001, 1.0), "kind": Choice(("a", "b"))}
+
+
+def score(settings: Settings) -> float:
+    """Return a number that is highest at 0.1 and b."""
+    lr = float(settings["lr"])
+    return -abs(lr - 0.1) + (0.01 if settings["kind"] == "b" else 0.0)
+
+
+def counting(folder: Path) -> Callable[[Settings], float]:
+    """Return an objective that notes each call in a file."""
+
+    def objective(settings: Settings) -> float:
+        with (folder / "calls").open("a") as file:
+            file.write(f"{settings}\n")
+        return score(settings)
+
+    return objective
+
+
+def calls(folder: Path) -> list[str]:
+    """List the settings that were tried."""
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_the_same_search_twice_gives_the_same_choice(tmp_path: Path) -> None:
+    first = tune(score, SPACE, trials=10, folder=tmp_path / "first")
+    second = tune(score, SPACE, trials=10, folder=tmp_path / "second")
+    assert first == second
+    assert len(first.trials) == len({str(t.settings) for t in first.trials}) == 10
+    assert first.best.value == max(t.value or 0 for t in first.trials)
+    assert set(first.importance) == {"lr", "kind"}
+
+
+def test_a_search_that_is_done_tries_nothing_again(tmp_path: Path) -> None:
+    first = tune(counting(tmp_path), SPACE, trials=5, folder=tmp_path)
+    assert tune(counting(tmp_path), SPACE, trials=5, folder=tmp_path) == first
+    assert len(calls(tmp_path)) == 5
+
+
+@pytest.mark.parametrize("killed_in", [1, 4, 8])
+def test_killed_and_resumed_it_chooses_the_same(tmp_path: Path, killed_in: int) -> None:
+    whole = tune(score, SPACE, trials=8, folder=tmp_path / "whole")
+    child = os.fork()
+    if child == 0:  # no clean-up at all, as after SIGKILL
+
+        def dies(settings: Settings) -> float:
+            found = counting(tmp_path)(settings)
+            if len(calls(tmp_path)) == killed_in:
+                os._exit(9)
+            return found
+
+        tune(dies, SPACE, trials=8, folder=tmp_path)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert tune(counting(tmp_path), SPACE, trials=8, folder=tmp_path) == whole
+    assert len(calls(tmp_path)) == 8 + 1, "only the one that was cut off is tried again"
+
+
+def test_several_processes_share_a_search(tmp_path: Path) -> None:
+    def slowly(settings: Settings) -> float:
+        time.sleep(0.05)
+        return counting(tmp_path)(settings)
+
+    whole = tune(score, SPACE, trials=8, folder=tmp_path / "whole")
+    children = []
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if tune(slowly, SPACE, trials=8, folder=tmp_path) == whole else 1)
+        children.append(child)
+    assert tune(slowly, SPACE, trials=8, folder=tmp_path) == whole
+    assert [os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children] == [0, 0]
+    assert len(calls(tmp_path)) == len(set(calls(tmp_path))) == 8, "nothing is tried twice"
+
+
+def test_a_trial_that_fails_loses_and_is_not_tried_again(tmp_path: Path) -> None:
+    def fails(settings: Settings) -> float:
+        counting(tmp_path)(settings)
+        if settings["kind"] == "b":
+            raise RuntimeError("loss is NaN")
+        return score(settings)
+
+    found = tune(fails, SPACE, trials=6, folder=tmp_path)
+    assert found.best.settings["kind"] == "a"
+    assert [t.value is None for t in found.trials] == [
+        t.settings["kind"] == "b" for t in found.trials
+    ]
+    tune(fails, SPACE, trials=6, folder=tmp_path)
+    assert len(calls(tmp_path)) == 6
+
+
+def test_a_folder_with_another_search_is_refused(tmp_path: Path) -> None:
+    tune(score, SPACE, trials=2, folder=tmp_path)
+    with pytest.raises(LabError, match="holds a search over other settings"):
+        tune(score, {**SPACE, "lr": Range(0.1, 1.0)}, trials=2, folder=tmp_path)
+    with pytest.raises(LabError, match="trials must be at least 2, got 1"):
+        tune(score, SPACE, trials=1, folder=tmp_path)
+
+
+def test_points_are_those_of_a_longer_search_and_fill_the_space() -> None:
+    space = {"lr": Range(0.01, 1.0), "rho": Range(0.1, 0.4)}
+    many = points(space, 16)
+    assert many[:5] == points(space, 5)
+    assert [p["lr"] for p in many] == [p["lr"] for p in points({"lr": Range(0.01, 1.0)}, 16)]
+    for low, high in ((0.01, 0.032), (0.032, 0.1), (0.1, 0.32), (0.32, 1.0)):
+        assert any(low <= float(p["lr"]) <= high for p in many)
+
+
+def test_searches_of_experiments_are_a_journal_that_optuna_reads(tmp_path: Path) -> None:
+    trials = [({"base.lr": 0.1, "kind": "a"}, 80.0), ({"base.lr": 0.2, "kind": "a"}, 90.0)]
+    write_journal(tmp_path / JOURNAL, {"task: SGD": trials})
+    study = open_study(tmp_path / JOURNAL, "task: SGD")
+    assert study.best_value == 90
+    assert study.best_params == {"base.lr": 0.2, "kind": "a"}
+
+
+VALIDATED = {"validation_size": 100, "label_noise": 0.4}
+
+
+def test_a_run_is_tuned_on_validation_images(tiny: Tiny, tmp_path: Path) -> None:
+    config = tiny(epochs=1, data=VALIDATED)
+    space = read_space(["base.lr=1e-6:0.1", "method.decay=0.6,0.9"], config)
+    found = tune_run(config, space, tmp_path / "tuned", trials=3, seeds=1)
+    assert len(list((tmp_path / "tuned" / "runs").iterdir())) == 3
+    assert float(found.best.settings["base.lr"]) > 1e-4, "nothing is learnt below"
+
+
+def test_the_command_ends_with_the_command_to_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "tune --preset digits-mlp-sam --data.train_size 100 --data.validation_size 100"
+    more = f"--epochs 1 --trials 2 --seeds 1 --search method.rho=0.1:0.2 --output {tmp_path}/o"
+    assert main([*words.split(), *more.split()]) == 0
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert last.startswith("  fsam train --preset digits-mlp-sam --data.train_size 100")
+    assert "--method.rho 0." in last
+    assert "--trials" not in last
+    assert str(tmp_path) not in last
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "data.validation_size is 0"),
+        ("--search method.rho", "--search takes NAME=LOW:HIGH"),
+        ("--search method.rh=0.1:1", "unknown setting 'method.rh' (did you mean method.rho?)"),
+        ("--search method.rho=1:0.1", "0 < low < high, got 1 to 0.1"),
+        ("--search method.decay=0.5,2", "method.decay must be at least 0 and below 1, got 2"),
+        ("--search method.rho=a:b", "is not a number"),
+        ("--data.validation_size 9 --seeds 0", "--seeds must be at least 1, got 0"),
+        ("--data.validation_size 9 --trials 1", "trials must be at least 2, got 1"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(
+    words: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = ["tune", "--preset", "digits-mlp-fsam", "--output", str(tmp_path / "o")]
+    assert main([*command, *words.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "o" / "runs").exists()
+
+
+def test_the_base_optimizer_has_no_radius_to_search(tiny: Tiny) -> None:
+    assert list(default_space(tiny(method={"name": "base"}))) == ["base.lr", "base.weight_decay"]
+    assert "method.rho" in default_space(tiny())
