@@ -148,22 +148,23 @@ def _cifar_presets() -> Iterator[Entry]:
     for number, data in ((1, "cifar10"), (2, "cifar100")):
         for network in CIFAR_EPOCHS:
             for method in CIFAR_METHODS:
-                where = f"the paper's table {number}"
+                where = f"GPU: the paper's table {number}"
                 if method == "fasam":
                     in_table = network in ("resnet18", "wrn28_10")
-                    where = "the paper's table 3" if in_table else "table 3's method, new network"
+                    paper = "the paper's table 3" if in_table else "table 3's method, new network"
+                    where = f"GPU: {paper}"
                 yield f"{data}-{network}-{method}", where, partial(_cifar, data, network, method)
 
 
 def _imagenet_presets() -> Iterator[Entry]:
     for method in IMAGENET_METHODS:
-        yield f"imagenet-resnet50-{method}", "the paper's table 4", partial(_imagenet, method)
+        yield f"imagenet-resnet50-{method}", "GPU: the paper's table 4", partial(_imagenet, method)
 
 
 def _transfer_presets() -> Iterator[Entry]:
     for data in TRANSFER_SETS:
         for method in TRANSFER_METHODS:
-            words = "the paper's table 5: fine-tune DeiT-small"
+            words = "GPU: the paper's table 5, fine-tune DeiT-small"
             yield f"{data}-deit_small-{method}", words, partial(_transfer, data, method)
 
 
