@@ -20,8 +20,8 @@ from friendly_sam.lab.errors import LabError
 FROZEN_BY_DEFAULT = ("efficientnet_lite0",)
 """Pretrained networks that are fine-tuned with the statistics of BatchNorm frozen."""
 FROZEN_DIVISOR = 5
-"""Of the method's own radius, for the default radius there: BatchNorm no longer rescales what the perturbation
-does to the activations, and at the usual radius a network can collapse to one class."""
+"""Of the method's own radius, for the default there: nothing rescales what the perturbation does to
+the activations, and at the usual radius a network can collapse to one class."""
 
 
 def resolve(config: RunConfig) -> RunConfig:

@@ -133,7 +133,7 @@ def _digest(*parts: Selection | None) -> str:
 
 def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, Selection]:
     if root is not None:
-        sources = open_folder(Path(root).expanduser())
+        sources = open_folder(Path(root).expanduser().absolute())
     elif info is not None:
         sources = load_digits() if info.hub is None else open_hub(info.hub)
     elif "/" in name:

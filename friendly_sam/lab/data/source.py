@@ -86,7 +86,7 @@ def open_folder(root: Path) -> dict[str, Source]:
         split: [root / name for name in names if (root / name).is_dir()]
         for split, names in SPLITS.items()
     }
-    if not any(folders.values()) and len(class_folders(root)) > 1:
+    if not any(folders.values()) and _has_classes(root):
         return _open_image_folders(root, {WHOLE: root})
     _need_train(root, folders)
     return _open_image_folders(root, {split: found[0] for split, found in folders.items() if found})
@@ -151,6 +151,12 @@ def _open_parquet(root: Path, files: dict[str, list[Path]]) -> dict[str, Source]
                 rows=rows, labels=labels, class_names=columns.class_names, root=root
             )
     return sources
+
+
+def _has_classes(root: Path) -> bool:
+    """Whether two folders inside hold images, at least."""
+    _, labels = image_files(root, class_folders(root), str(root))
+    return len(set(labels)) > 1
 
 
 def _open_image_folders(root: Path, folders: dict[str, Path]) -> dict[str, Source]:
