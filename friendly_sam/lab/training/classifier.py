@@ -78,7 +78,9 @@ class Classifier:
         if isinstance(picture, (str, Path)):
             if not Path(picture).is_file():
                 raise FileNotFoundError(f"there is no picture {str(picture)!r}")
-            picture = open_picture({"path": str(picture)}, what=f"picture {str(picture)!r}")
+            picture = open_picture(
+                {"bytes": Path(picture).read_bytes()}, what=f"picture {str(picture)!r}"
+            )
         fitted = fit_square(
             with_channels(picture, self.channels), self.image_size, resized=self.resized
         )
