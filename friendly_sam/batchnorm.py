@@ -31,10 +31,14 @@ class frozen_statistics:  # noqa: N801 (a context manager, used like a function)
         self._batch: list[_BatchNorm] = []
         self._instance: list[tuple[_InstanceNorm, float | None]] = []
 
+    @sealed
     def __enter__(self) -> None:
-        self._guard.on()
         try:
+            self._guard.holding = True
+            self._guard.on()
             self.freeze()
+            self._guard.holding = False
+            self._guard.deliver()
         except BaseException:
             self.__exit__()
             raise

@@ -9,7 +9,10 @@ from collections.abc import Iterable
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the name that is nearest, or nothing if none is near."""
-    near = difflib.get_close_matches(name, list(names), n=1)
+    known = list(names)
+    # `--rho` means `--method.rho`, however far apart the two are as strings.
+    inner = [each for each in known if each.rpartition(".")[2] == name.lstrip("-")]
+    near = inner or difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -15,6 +15,7 @@ from friendly_sam.lab.config.presets import PRESETS, preset
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import from_dict
 from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.runner.progress import RunProgress
 from friendly_sam.lab.training.trainer import train
 
 FAST = ["--engine.threads", "1", "--engine.tensorboard", "false", "--epochs", "1"]
@@ -82,15 +83,36 @@ def test_train_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "run folder: runs/digits-mlp-fsam-rho0.2-noise0.6-seed0"
     assert out[1].startswith("epoch 1/1  train loss")
-    assert out[2].startswith("finished: runs/digits-mlp-fsam")
+    folder = "runs/digits-mlp-fsam-rho0.2-noise0.6-seed0"
+    accuracy = read_run(Path(folder)).final("test_accuracy")
+    assert out[2] == f"finished: {folder}  test {accuracy:.2f} %"
+    assert out[3].startswith("best.pt was chosen on the test images")
+    assert out[4] == f"next: fsam report {folder}"
     assert (
         main(["train", "--resume", "--output", "runs/digits-mlp-fsam-rho0.2-noise0.6-seed0"]) == 0
     )
+    assert capsys.readouterr().out.startswith(f"was finished already: {folder}")
+
+
+def test_a_run_that_will_take_hours_on_a_cpu_says_so_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 8))  # eight seconds a step
+    monkeypatch.setattr("friendly_sam.lab.runner.progress.time.monotonic", lambda: next(clock))
+    progress = RunProgress(preset("cifar10-resnet18-fsam"))
+    for batch in range(1, 8):
+        progress.step(1, batch, 391)
+    err = capsys.readouterr().err
+    assert err.count("left on this CPU") == 1
+    assert "about 173 h" in err
+    assert all(words.startswith(("CPU", "GPU")) for words in PRESETS.values())
 
 
 BAD = [
     (["fly"], "unknown command 'fly': choose from demo, train"),
     (["trian"], "unknown command 'trian' (did you mean train?): choose from"),
+    (["train", "--rho", "0.1"], "--rho (did you mean --method.rho?) 0.1"),
+    (["train", "--noise", "0.1"], "unrecognized arguments: --noise"),
     (["train", "--method.rhoo", "1"], "--method.rhoo (did you mean --method.rho?) 1"),
     (["demo", "--sead=3"], "--sead (did you mean --seeds?)=3 (see fsam demo --help)"),
     (["train", "--preset", "cifar10-resnet18-fsm"], "did you mean cifar10-resnet18-fsam?"),

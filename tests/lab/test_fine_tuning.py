@@ -5,13 +5,18 @@ import json
 from importlib import metadata
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from lab_runs import same, tiny_config
+from PIL import Image
 
+from friendly_sam.lab import load
+from friendly_sam.lab.cli import main
 from friendly_sam.lab.config.identity import identity
 from friendly_sam.lab.config.resolve import resolve
-from friendly_sam.lab.config.schema import DataConfig, ModelConfig, RunConfig
+from friendly_sam.lab.config.schema import DataConfig, MethodConfig, ModelConfig, RunConfig
+from friendly_sam.lab.config.yaml import from_yaml
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.models.efficientnet_lite import PACKAGE
 from friendly_sam.lab.training.streams import load_data
@@ -140,3 +145,99 @@ def test_a_folder_is_named_after_itself(tmp_path):
     config = resolve(RunConfig(data=DataConfig(root=str(tmp_path / "my photos"))))
     assert config.data.name == "my photos"
     assert Path(str(config.output)).name.startswith("my-photos-mlp")
+
+
+def photographs(root, classes=("cat", "dog", "owl"), each=5):
+    """A folder of JPEG files for each class, which differ in colour."""
+    for label, name in enumerate(classes):
+        (root / name).mkdir(parents=True)
+        for number in range(each):
+            pixels = numpy.zeros((36, 40 + number, 3), dtype=numpy.uint8)
+            pixels[..., label] = 150 + 20 * number
+            Image.fromarray(pixels).save(root / name / f"{number}.jpg")
+    return root
+
+
+def test_the_command_of_the_tutorial_trains_on_a_folder_and_the_result_is_loaded(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    photographs(tmp_path / "my photos")
+    command = ["train", "--data.root", "my photos", "--model.name", "efficientnet_lite0"]
+    quick = ["--data.image_size", "32", "--data.batch_size", "4", "--output", "runs/mine"]
+    assert main([*command, *quick, "--engine.threads", "1"]) == 0
+    assert "finished: runs/mine" in capsys.readouterr().out
+    config = from_yaml(tmp_path / "runs/mine/config.yaml")
+    assert (config.base.name, config.method.name, config.method.rho) == ("adamw", "fsam", 0.01)
+    assert (config.model.batch_norm, config.data.name) == ("frozen", "my photos")
+    assert any((tmp_path / "runs/features").iterdir())
+
+    classifier = load("runs/mine")
+    assert classifier.classes == ("cat", "dog", "owl")
+    found = classifier("my photos/cat/0.jpg")
+    assert {name for name, _ in found} == {"cat", "dog", "owl"}
+    assert sum(share for _, share in found) == pytest.approx(1)
+
+
+def test_a_classifier_gives_the_logits_of_the_run(tmp_path):
+    folder = train(fine_tuning(tmp_path / "run", data={"flip": False}))
+    classifier = load(folder)
+    data = load_data(resolve(fine_tuning(tmp_path)))
+    pixels = data.test.images
+    pictures = [Image.fromarray(image[0].numpy()) for image in pixels]
+    right = [
+        classifier(picture)[0][0] == data.classes[label]
+        for picture, label in zip(pictures, data.test.labels.tolist())
+    ]
+    line = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    best = max(
+        (json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()),
+        key=lambda found: found["validation_accuracy"],
+    )
+    assert line["epoch"] == 2
+    assert 100 * sum(right) / len(right) == pytest.approx(best["test_accuracy"])
+
+
+def test_a_classifier_needs_no_package_of_pretrained_weights(tmp_path, monkeypatch):
+    folder = train(fine_tuning(tmp_path / "run"))
+    monkeypatch.setattr(metadata, "files", lambda name: pytest.fail("the package was read"))
+    assert len(load(folder)(Image.new("L", (8, 8)), top=10)) == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"classes": "cat"}, "classes holds"),
+        ({"std": [0.0]}, "do not fit"),
+        ({"mean": [0.5, 0.5]}, "do not fit"),
+        ({"image_size": 10**9}, "do not fit"),
+        ({"channels": 2}, "do not fit"),
+    ],
+)
+def test_damaged_inputs_are_refused_in_one_line(tmp_path, change, words):
+    folder = train(tiny_config(tmp_path / "run"))
+    path = folder / "inputs.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(LabError, match=words):
+        load(folder)
+
+
+def test_what_is_no_run_cannot_be_loaded(tmp_path):
+    with pytest.raises(LabError, match="holds no run"):
+        load(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no picture 'nowhere.jpg'"):
+        load(train(tiny_config(tmp_path / "run")))("nowhere.jpg")
+
+
+@pytest.mark.parametrize(
+    ("model", "rho"),
+    [
+        ({"name": "efficientnet_lite0"}, 0.01),
+        ({"name": "efficientnet_lite0", "batch_norm": "training"}, 0.05),
+        ({"name": "resnet8"}, 0.05),
+    ],
+)
+def test_the_default_radius_is_a_fifth_with_frozen_statistics(model, rho):
+    config = resolve(RunConfig(model=ModelConfig(**model), method=MethodConfig(name="sam")))
+    assert config.method.rho == pytest.approx(rho)
+    assert resolve(config) == config

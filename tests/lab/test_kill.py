@@ -72,7 +72,7 @@ def test_sigterm_writes_a_checkpoint_of_the_last_step_and_stops(fsam: Fsam, tmp_
     _, error = process.communicate(timeout=60)
     assert process.returncode == 143
     assert error.strip() == (
-        "fsam: error: stopped by SIGTERM, nothing is lost: --resume goes on at the last step"
+        "fsam: stopped by SIGTERM, nothing is lost: --resume goes on at the last step"
     )
 
     cut = read_run(tmp_path / "stopped")

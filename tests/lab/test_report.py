@@ -17,11 +17,14 @@ from friendly_sam.lab.cli import main
 from friendly_sam.lab.cli.demo import Results, best_with_best, verdict
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.tuned_record import read_records
-from friendly_sam.lab.plotting.palette import looks
-from friendly_sam.lab.plotting.panels import CROWD, Panel, Series, draw_chart
+from friendly_sam.lab.plotting.palette import dashed, looks
+from friendly_sam.lab.plotting.panels import Panel, Series, chart_size, draw_chart
 from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.report.export import as_csv, as_json
+from friendly_sam.lab.report.finding import find_runs
+from friendly_sam.lab.report.groups import LONGEST, group_runs
 from friendly_sam.lab.report.page import Page, Section, render
-from friendly_sam.lab.report.runs import find_runs, group_runs, runs_page
+from friendly_sam.lab.report.runs import MOST, compare, key_table, results_table, runs_page, summary
 from friendly_sam.lab.report.tables import Table, plain_table
 from friendly_sam.lab.statistics import paired_difference, summarize
 from friendly_sam.lab.training.trainer import train
@@ -129,11 +132,12 @@ def test_runs_are_grouped_by_settings_and_named_by_what_differs(tiny: Tiny) -> N
         for rho in (0.1, 0.2):
             train(tiny(f"sam-{rho}-{seed}", method={"name": "sam", "rho": rho}, seed=seed))
     sgd = train(tiny("sgd", method={"name": "base"}))
-    runs = find_runs([sgd.parent])
+    runs = find_runs([sgd.parent]).runs
     groups = group_runs(runs)
     assert sorted(group.name for group in groups) == ["SAM rho=0.1", "SAM rho=0.2", "SGD"]
     assert sorted(len(group.runs) for group in groups) == [1, 2, 2]
-    page, table = runs_page(runs)
+    rows = compare(runs)
+    page, table = runs_page(rows, ""), results_table(rows)
     (row,) = [row for row in table.rows if row[0] == "SAM rho=0.2"]
     values = [r.final("test_accuracy") for r in runs if r.config.method.rho == 0.2]
     assert row[1] == "2"
@@ -149,26 +153,31 @@ def test_half_trained_and_repeated_runs_are_not_averaged_in(tiny: Tiny) -> None:
     (half / "status.json").write_text(json.dumps({"state": "running"}))
     lines = (half / "metrics.jsonl").read_text().splitlines(keepends=True)
     (half / "metrics.jsonl").write_text(lines[0])
-    runs = find_runs([first.parent])
-    page, table = runs_page(runs)
+    runs = find_runs([first.parent]).runs
+    rows = compare(runs)
+    table, page = results_table(rows), runs_page(rows, summary(runs, rows, []))
+    assert [row.group.name for row in rows] == ["SGD", "F-SAM", "F-SAM (running, 1 of 3 epochs)"]
     named = {row[0]: row for row in table.rows}
-    assert list(named) == ["F-SAM", "F-SAM (running, 1 of 3 epochs)", "SGD"]
+    assert list(named) == ["SGD", "F-SAM", "F-SAM a"]
+    key = key_table(rows)
+    assert key is not None
+    assert key.rows == [["F-SAM a", "F-SAM (running, 1 of 3 epochs)"]]
     assert named["F-SAM"][1:3] == ["1", f"{runs[0].final('test_accuracy'):.2f}"]
     assert not any("against" in title for title in table.header)  # one seed: nothing to compare
-    assert "settings and seed are there already: c." in page.sections[0].text
+    assert "settings and seed are there already: c." in page.lead
     chart = page.sections[1].chart
     assert chart is not None
-    assert [len(series.x) for series in chart.series] == [3, 1, 3]
+    assert [len(series.x) for series in chart.series] == [3, 3, 1]
 
 
-def test_groups_have_names_of_their_own_and_finished_runs_are_the_yardstick(tiny: Tiny) -> None:
+def test_groups_have_names_of_their_own_and_data_are_kept_apart(tiny: Tiny) -> None:
     folders = []
     for seed in range(2):
         for base in ("sgd", "adamw"):
             changes = {"method": {"name": "fsam"}, "base": {"name": base, "lr": 0.01}}
             folders.append(train(tiny(f"{base}{seed}", seed=seed, **changes)))
-    other = train(tiny("few", method={"name": "base"}, data={"train_size": None}))
-    runs = find_runs([*folders, folders[0], other, other.parent])
+    other = train(tiny("few", method={"name": "base"}, data={"train_size": 100}))
+    runs = find_runs([*folders, folders[0], other]).runs
     assert len(runs) == 5  # each once
     running, failed = (
         dataclasses.replace(run, state=state, metrics=run.metrics[:1])
@@ -176,14 +185,119 @@ def test_groups_have_names_of_their_own_and_finished_runs_are_the_yardstick(tiny
     )
     groups = group_runs([running, failed, *runs])
     assert [group.name.split()[0] for group in groups] == ["F-SAM"] * 4 + ["SGD"]
-    assert len({group.name for group in groups}) == 5
-    assert "train_size=250" in groups[2].name
-    _, table = runs_page([running, failed, *runs])
-    sgd, adamw = (row for row in table.rows if row[1] == "2")
-    assert table.header[-1] == f"against {sgd[0]}"
-    assert sgd[-1] == ""
-    assert adamw[-1].startswith(("+", "-"))
-    assert [row[-1] for row in table.rows if row[1] == "1"] == ["", "", ""]
+    assert len({group.name for group in groups}) == len({group.label for group in groups}) == 5
+    assert all(len(group.label) <= LONGEST for group in groups)
+    rows = compare([running, failed, *runs])
+    assert {row.task for row in rows} == {"digits, train_size 250", "digits, train_size 100"}
+    assert all(row.difference is None for row in rows)  # the only base is on other data
+    titles = [section.title for section in runs_page(rows, "").sections]
+    assert len(titles) == 6  # a table and two charts for each data set
+
+
+def test_methods_are_compared_with_the_base_of_the_same_data_and_optimizer(tiny: Tiny) -> None:
+    """Not with the group that comes first by name, and never with a base on other images."""
+    for seed in range(2):
+        for noise in (0.0, 0.5):
+            for name, base in (("base", "sgd"), ("base", "adamw"), ("asam", "adamw")):
+                changes = {"method": {"name": name}, "base": {"name": base, "lr": 0.01}}
+                folder = f"{name}-{base}-{noise}-{seed}"
+                train(tiny(folder, seed=seed, epochs=1, data={"label_noise": noise}, **changes))
+    runs = find_runs([Path(str(tiny("x").output)).parent]).runs
+    rows = compare(runs)
+    compared = [row for row in rows if row.difference is not None]
+    assert {(row.task, row.group.label, row.against) for row in compared} == {
+        (f"digits, label_noise {noise}", "ASAM adamw", "AdamW") for noise in ("0", "0.5")
+    }
+    for row in compared:
+        noise = float(row.task.split()[-1])
+        values = {
+            (r.config.method.name, r.config.base.name, r.config.seed): r.final("test_accuracy")
+            for r in runs
+            if r.config.data.label_noise == noise
+        }
+        gains = [values["asam", "adamw", s] - values["base", "adamw", s] for s in (0, 1)]
+        assert row.difference is not None
+        assert row.difference.mean == pytest.approx(np.mean(gains))
+    of_first = [row for row in rows if row.task == rows[0].task]
+    assert results_table(of_first).header[-1] == "against AdamW"
+    records = json.loads(as_json(rows))
+    assert len(records) == len(as_csv(rows).splitlines()) - 1 == 6
+    by_seed = records[0]["test_accuracy_by_seed"].values()
+    assert records[0]["test_accuracy"] == pytest.approx(np.mean(list(by_seed)))
+    assert records[0]["settings"]["base.lr"] == 0.01
+
+
+def test_folders_of_experiments_beside_runs_are_left_out_unless_named(tiny: Tiny) -> None:
+    one = train(tiny("one", epochs=1))
+    inner = train(tiny("demo/runs/inner", epochs=1))
+    (one.parent / "report.html").touch()
+    demo = one.parent / "demo"
+
+    def names(*folders: Path) -> list[str]:
+        return [run.folder.name for run in find_runs(folders).runs]
+
+    assert names(one.parent) == ["one"]
+    assert names(*sorted(one.parent.iterdir())) == ["one"]  # runs/*
+    assert names(demo) == names(inner) == ["inner"]
+    assert find_runs([one.parent]).skipped == (f"{demo} (1 run)",)
+    assert find_runs(sorted(one.parent.iterdir())).skipped == (
+        f"{demo} (1 run)", f"{one.parent / 'report.html'} (no run)",
+    )  # fmt: skip
+    with pytest.raises(LabError, match="does not exist"):
+        names(one, one.parent / "two")
+
+
+def test_a_crowd_of_long_names_keeps_tables_and_charts_readable(tiny: Tiny) -> None:
+    """Warnings of matplotlib are errors here; a squashed chart gives one."""
+    run = read_run(train(tiny("a", method={"name": "fsam"}, epochs=1)))
+    many = [
+        dataclasses.replace(
+            run,
+            config=dataclasses.replace(
+                run.config,
+                method=dataclasses.replace(run.config.method, sigma=i / 7, decay=0.5 + i / 100),
+                base=dataclasses.replace(run.config.base, weight_decay=i * 1.234e-5),
+            ),
+        )
+        for i in range(30)
+    ]
+    rows = compare(many)
+    assert len({row.group.label for row in rows}) == 30
+    page = runs_page(rows, "")
+    chart = page.sections[1].chart
+    assert chart is not None
+    assert len(chart.series) == MOST
+    assert page.sections[1].title.endswith(f"(the best {MOST} of 30)")
+    assert chart_size(chart)[1] < 5.5
+    draw_chart(chart, "png")
+    assert max(map(len, plain_table(results_table(rows)).splitlines())) <= 100
+
+
+def test_tables_fit_the_terminal() -> None:
+    header = ["a run with a long name", *[f"column {i}" for i in range(13)]]
+    wide = Table(header=header, rows=[["name-" * 12, *["12.34 ± 5.67"] * 13]] * 2)
+    text = plain_table(wide)
+    assert max(map(len, text.splitlines())) <= 100
+    assert all(text.count(f"column {i}") >= 1 for i in range(13))
+    assert text.count("12.34 ± 5.67") == 26
+
+
+def test_the_best_epoch_is_the_one_that_validation_prefers(tiny: Tiny) -> None:
+    run = read_run(train(tiny("a", epochs=1)))
+
+    def best(**series: tuple[float, ...]) -> float:
+        lines = [dict(zip(series, values)) for values in zip(*series.values())]
+        metrics = tuple({**run.metrics[0], **line} for line in lines)
+        return compare([dataclasses.replace(run, metrics=metrics)])[0].best.mean
+
+    assert best(test_accuracy=(50, 90, 70)) == 90
+    assert best(test_accuracy=(50, 90, 70), validation_accuracy=(1, 2, 3)) == 70
+
+
+def test_lines_without_markers_differ_by_more_than_colour() -> None:
+    found = dashed(looks(["SGD", "MSAM", "SAM", "F-SAM", "SAM 2", "SAM 3"]))
+    assert len({look.dash for look in found[:4]}) == 4
+    assert len({(look.colour, look.dash, look.strength) for look in found}) == 6
 
 
 def test_no_two_lines_of_a_chart_look_alike() -> None:
@@ -201,7 +315,7 @@ def test_settings_that_a_method_does_not_have_are_not_in_its_name(tiny: Tiny) ->
         train(tiny("c", method={"name": "fsam", "rho": 0.1})),
         train(tiny("d", method={"name": "fsam", "rho": 0.1, "decay": 0.5})),
     ]
-    names = [group.name for group in group_runs(find_runs(folders))]
+    names = [group.name for group in group_runs(find_runs(folders).runs)]
     assert names == ["SGD", "SAM", "F-SAM decay=0.9", "F-SAM decay=0.5"]
 
 
@@ -216,20 +330,23 @@ def test_the_legend_of_many_lines_is_below_the_chart_and_bars_end_at_the_ceiling
         drawn = draw_chart(of, "png")
         return int.from_bytes(drawn[16:20], "big"), int.from_bytes(drawn[20:24], "big")
 
-    assert size(chart(3)) == size(chart(CROWD))
+    assert size(chart(3)) == size(chart(4))
     assert size(chart(30))[0] == size(chart(3))[0]
-    assert size(chart(30))[1] > 2 * size(chart(3))[1]
+    assert size(chart(30))[1] > size(chart(3))[1]
     assert draw_chart(chart(3), "svg") != draw_chart(chart(3, ceiling=100), "svg")
 
 
 def test_a_run_cut_off_is_shown_as_unfinished(tiny: Tiny) -> None:
     folder = train(tiny("whole"))
     (folder / "status.json").write_text(json.dumps({"state": "running"}))
-    page, _ = runs_page([read_run(folder)])
-    assert "Not finished, and counted apart: whole (running)" in render(page)
+    runs = [read_run(folder)]
+    rows = compare(runs)
+    text = summary(runs, rows, [])
+    assert text.startswith("1 run in 1 group.")
+    assert "Not finished, and counted apart: whole (running)" in render(runs_page(rows, text))
     empty = dataclasses.replace(read_run(folder), metrics=())
     with pytest.raises(LabError, match="none of these runs has finished an epoch"):
-        runs_page([empty])
+        compare([empty])
 
 
 def test_the_demo_at_a_tiny_setting(
@@ -246,7 +363,7 @@ def test_the_demo_at_a_tiny_setting(
     assert "at the largest, 0.8, F-SAM reaches" in sentences
     png = (tmp_path / "runs/demo/demo.png").read_bytes()
     width, height = struct.unpack(">II", png[16:24])
-    assert (width, height) == (1152, 704)
+    assert (width, height) == (1152, 710)
     page = (tmp_path / "runs/demo/demo.html").read_text()
     assert "Best against best" in page
     assert "http" not in re.sub(r"base64,[^\"]*", "", page)

@@ -128,7 +128,33 @@ def test_the_page_has_all_runs_and_escapes_their_names(runs, tmp_path, capsys):
     assert "paper's claim" in out
     assert "n = 2" in out
     names = {path.name for path in tmp_path.iterdir()}
-    assert {"page-density.png", "page-density.svg", "page-landscape.png", "page-1.svg"} <= names
+    assert {"page-density-digits.png", "page-landscape-digits.svg", "page-1.svg"} <= names
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_a_run_that_did_not_learn_is_flagged_and_judges_nothing(runs, tmp_path, capsys):
+    """A radius of 30 keeps the loss at a constant guess, where everything is flat."""
+    dead = tmp_path / "dead"
+    train(tiny_config(dead, method={"name": "sam", "rho": 30.0}, epochs=1))
+    folders = [str(dead), str(runs[1]), "--images", "60", "--grid", "3"]
+    assert sharpness([*folders, "--output", str(tmp_path / "page.html")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Did not learn: dead (its loss is that of a constant guess)" in out
+    assert "Give one setting of SAM and one of F-SAM" in out
+    found = measure(dead, data_size=60)
+    counts = torch.bincount(torch.cat([y for _, y in subject(dead, data_size=60).batches]))
+    shares = counts[counts > 0] / 60
+    assert found["constant_loss"] == pytest.approx(-(shares * shares.log()).sum().item())
+
+
+def test_runs_on_other_data_have_figures_of_their_own(runs, tmp_path):
+    other = tmp_path / "other"
+    train(tiny_config(other, data={"train_size": 100}, epochs=1))
+    folders = [str(runs[0]), str(other), "--images", "60", "--grid", "3"]
+    assert sharpness([*folders, "--output", str(tmp_path / "page.html")]) == 0
+    names = {path.name for path in tmp_path.glob("page-landscape-*.png")}
+    assert names == {f"page-landscape-digits--train-size-{n}.png" for n in (250, 100)}
+    assert "between two runs" not in (tmp_path / "page.html").read_text()
 
 
 def test_one_run_alone_makes_a_page(runs, tmp_path):

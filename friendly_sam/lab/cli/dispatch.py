@@ -64,9 +64,9 @@ def _answered(arguments: Sequence[str]) -> int:
         torchrun.rank()
         return _dispatch(arguments)
     except KeyboardInterrupt:
-        return _fail("interrupted; what was written so far can be resumed", 130)
+        return _say("interrupted; what was written so far can be resumed", 130)
     except Stopped:
-        return _fail("stopped by SIGTERM, nothing is lost: --resume goes on at the last step", 143)
+        return _say("stopped by SIGTERM, nothing is lost: --resume goes on at the last step", 143)
     except BrokenPipeError:
         # Whoever read our output has gone; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -123,6 +123,11 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
+    """Print one line that says what went wrong."""
+    return _say(f"error: {message}", code)
+
+
+def _say(message: str, code: int) -> int:
     """Print one line; with FSAM_DEBUG set, the traceback before it."""
     if os.environ.get("FSAM_DEBUG"):
         traceback.print_exc()
@@ -132,7 +137,7 @@ def _fail(message: str, code: int) -> int:
     line = " ".join(message.split()) or "unknown error"
     if len(line) > LONGEST_LINE:
         line = f"{line[:LONGEST_LINE]}..."
-    print(f"fsam: error: {f'[process {rank}] ' if rank else ''}{line}", file=sys.stderr)
+    print(f"fsam: {f'[process {rank}] ' if rank else ''}{line}", file=sys.stderr)
     return code
 
 

@@ -1,21 +1,30 @@
-"""`fsam report`: table, curves and a page of any runs."""
+"""`fsam report`: tables, curves and a page of any runs."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from friendly_sam.lab.cli.parser import command_parser
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import check_page
+from friendly_sam.lab.files import check_page, write_atomically
 from friendly_sam.lab.paper.reproduction_folder import is_reproduction
+
+_DESCRIPTION = """\
+Compare any runs: for each data set a table and curves, as a page that needs nothing else.
+
+A folder stands for the runs right inside it; folders of whole experiments (demo, find-rho,
+reproduce) are left out beside runs and read where they are named alone. The table is also written
+beside the page as CSV and JSON.
+"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run `fsam report`."""
     parser = command_parser(
         "report",
-        "Curves and a table of any runs, as a page that needs nothing else.",
+        _DESCRIPTION,
         "  fsam report runs/digits-mlp-*\n  fsam report runs --output comparison.html",
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
@@ -23,16 +32,40 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if len(options.runs) == 1 and is_reproduction(options.runs[0]):
         return _report_reproduction(options.runs[0], options.output)
-    from friendly_sam.lab.report import page
-    from friendly_sam.lab.report.runs import find_runs, runs_page
-    from friendly_sam.lab.report.tables import plain_table
-
     target = options.output or Path("report.html")
     check_page(target)
-    content, table = runs_page(find_runs(options.runs))
-    print(f"{plain_table(table)}\n\n{content.sections[0].text}")
-    paths = page.write(content, target)
-    print(f"\nPage: {paths[0]} (figures beside it: {len(paths) - 1})")
+    return _report_runs(options.runs, target)
+
+
+def _report_runs(folders: Sequence[Path], target: Path) -> int:
+    from friendly_sam.lab.report import page
+    from friendly_sam.lab.report.export import as_csv, as_json
+    from friendly_sam.lab.report.finding import find_runs
+    from friendly_sam.lab.report.runs import (
+        by_task,
+        compare,
+        key_table,
+        results_table,
+        runs_page,
+        summary,
+    )
+    from friendly_sam.lab.report.tables import WIDTH, plain_table
+
+    found = find_runs(folders)
+    rows = compare(found.runs)
+    for task, of_task in by_task(rows).items():
+        print(f"{task}\n\n{plain_table(results_table(of_task))}\n")
+        key = key_table(of_task)
+        for label, name in key.rows if key is not None else ():
+            print(textwrap.fill(f"{label}: {name}", WIDTH, subsequent_indent="  "))
+        print("" if key is None else "\n", end="")
+    text = summary(found.runs, rows, found.skipped)
+    print(textwrap.fill(text, WIDTH))
+    paths = page.write(runs_page(rows, text), target)
+    tables = {target.with_suffix(".csv"): as_csv(rows), target.with_suffix(".json"): as_json(rows)}
+    for path, text in tables.items():
+        write_atomically(path, text)
+    print(f"\nPage: {target} (beside it: {len(paths) - 1} figures, the table as CSV and JSON)")
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from friendly_sam.lab.cli.parser import Parser
-from friendly_sam.lab.config.presets import preset
+from friendly_sam.lab.config.presets import RECIPES, preset
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import config_parser, from_arguments, from_yaml
 from friendly_sam.lab.records.run import is_run
@@ -39,9 +39,13 @@ def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
     named_config = any(argument.split("=")[0] == "--config" for argument in rest)
     first = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
     first.add_argument("--output", type=Path)
-    folder = first.parse_known_args(list(rest))[0].output
+    first.add_argument("--model.name", dest="network")
+    found = first.parse_known_args(list(rest))[0]
+    folder = found.output
     if resume and not named_config and folder is not None and is_run(folder):
         return from_yaml(folder / "config.yaml")
+    if found.network in RECIPES and not named_config:
+        return preset(RECIPES[found.network])
     return RunConfig()
 
 

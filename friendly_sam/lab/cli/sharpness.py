@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,15 +20,24 @@ def run(arguments: Sequence[str]) -> int:
     """Measure runs and write the page; return the exit code."""
     options = _parse(arguments)
     from friendly_sam.lab.files import check_page
-    from friendly_sam.lab.report.runs import find_runs
-    from friendly_sam.lab.report.tables import plain_table
+    from friendly_sam.lab.report.finding import find_runs
+    from friendly_sam.lab.report.groups import split_by_data
+    from friendly_sam.lab.report.tables import WIDTH, plain_table
     from friendly_sam.lab.runner.progress import TaskProgress
     from friendly_sam.lab.sharpness.landscape import landscape, path_between
-    from friendly_sam.lab.sharpness.page import LEGEND, Measured, write_page
+    from friendly_sam.lab.sharpness.measured import Measured
+    from friendly_sam.lab.sharpness.page import LEGEND, write_page
     from friendly_sam.lab.sharpness.spectrum import measure
 
     check_page(options.output)
-    runs = find_runs(options.runs)
+    found_runs = find_runs(options.runs)
+    runs = found_runs.runs
+    first = {
+        run.folder: task.groups[0].runs[0].folder
+        for task in split_by_data(runs)
+        for group in task.groups
+        for run in (*group.runs, *group.again)
+    }
     measured = []
     for number, found in enumerate(runs, start=1):
         name = f"[{number}/{len(runs)}] {found.folder.name}"
@@ -49,13 +59,21 @@ def run(arguments: Sequence[str]) -> int:
                 mode=options.mode,
                 progress=bar,
             )
+        start = first[found.folder]
         path = None
-        if number > 1:
-            path = path_between(runs[0].folder, found.folder, data_size=options.images)
-        measured.append(Measured(run=found, spectrum=spectrum, landscape=around, path=path))
-    paths, table, sentence = write_page(measured, options.output)
-    print(plain_table(table))
-    print(f"\n{LEGEND}\n\n{sentence}\n\nPage: {paths[0]} (figures beside it: {len(paths) - 1})")
+        if start != found.folder:
+            path = path_between(start, found.folder, data_size=options.images)
+        measured.append(
+            Measured(
+                run=found, spectrum=spectrum, landscape=around, path=path, path_from=start.name
+            )
+        )
+    paths, tables, lead = write_page(measured, options.output)
+    for table in tables:
+        print(plain_table(table), end="\n\n")
+    for text in (LEGEND, lead, *[f"Skipped: {folder}" for folder in found_runs.skipped]):
+        print(textwrap.fill(text, WIDTH), end="\n\n")
+    print(f"Page: {paths[0]} (figures beside it: {len(paths) - 1})")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from friendly_sam.lab import torchrun
 from friendly_sam.lab.cli.parser import Parser
@@ -50,5 +51,23 @@ def run(arguments: Sequence[str]) -> int:
     with RunProgress(config) as progress:
         folder = train(config, resume=options.resume, listener=progress)
     if torchrun.rank() == 0:
-        print(f"finished: {folder}")
+        print(_closing(folder, listed=progress.announced))
     return 0
+
+
+def _closing(folder: Path, *, listed: bool) -> str:
+    """Say what a finished run came to, and what to look at next."""
+    from friendly_sam.lab.records.run import read_run
+
+    run = read_run(folder)
+    word = "finished" if listed else "was finished already"
+    accuracy = f"test {run.final('test_accuracy'):.2f} %" if run.series("test_accuracy") else ""
+    lines = [f"{word}: {folder}  {accuracy}".rstrip(), f"next: fsam report {folder}"]
+    config = run.config
+    if config.engine.keep_best and not config.data.validation_size:
+        lines.insert(
+            1,
+            "best.pt was chosen on the test images: hold some out with "
+            "--data.validation_size for an honest choice",
+        )
+    return "\n".join(lines)

@@ -130,6 +130,24 @@ def _cifar_small(data: str, method: str) -> RunConfig:
     )
 
 
+def _photos(method: str) -> RunConfig:
+    """Fine-tune on a folder of photographs (`data.root`): minutes on a CPU."""
+    return RunConfig(
+        data=DataConfig(image_size=128, batch_size=32, flip=True),
+        model=ModelConfig(name="efficientnet_lite0", trained_blocks=1, cache="runs/features"),
+        method=paper_method(method),  # the radius is that of frozen BatchNorm
+        base=BaseConfig(name="adamw", lr=1e-3, weight_decay=1e-2),
+        engine=EngineConfig(channels_last=True, tensorboard=False),
+        epochs=5,
+    )
+
+
+def _photos_presets() -> Iterator[Entry]:
+    words = "your own photographs (--data.root): fine-tune a pretrained EfficientNet-Lite0"
+    for method in TRANSFER_METHODS:
+        yield f"photos-efficientnet_lite0-{method}", words, partial(_photos, method)
+
+
 def _digits_presets() -> Iterator[Entry]:
     for network in ("mlp", "cnn"):
         for method in SMALL:
@@ -148,22 +166,23 @@ def _cifar_presets() -> Iterator[Entry]:
     for number, data in ((1, "cifar10"), (2, "cifar100")):
         for network in CIFAR_EPOCHS:
             for method in CIFAR_METHODS:
-                where = f"the paper's table {number}"
+                where = f"GPU: the paper's table {number}"
                 if method == "fasam":
                     in_table = network in ("resnet18", "wrn28_10")
-                    where = "the paper's table 3" if in_table else "table 3's method, new network"
+                    paper = "the paper's table 3" if in_table else "table 3's method, new network"
+                    where = f"GPU: {paper}"
                 yield f"{data}-{network}-{method}", where, partial(_cifar, data, network, method)
 
 
 def _imagenet_presets() -> Iterator[Entry]:
     for method in IMAGENET_METHODS:
-        yield f"imagenet-resnet50-{method}", "the paper's table 4", partial(_imagenet, method)
+        yield f"imagenet-resnet50-{method}", "GPU: the paper's table 4", partial(_imagenet, method)
 
 
 def _transfer_presets() -> Iterator[Entry]:
     for data in TRANSFER_SETS:
         for method in TRANSFER_METHODS:
-            words = "the paper's table 5: fine-tune DeiT-small"
+            words = "GPU: the paper's table 5, fine-tune DeiT-small"
             yield f"{data}-deit_small-{method}", words, partial(_transfer, data, method)
 
 
@@ -171,6 +190,7 @@ _BUILDERS: dict[str, tuple[str, Callable[[], RunConfig]]] = {
     name: (words, make)
     for name, words, make in chain(
         _digits_presets(),
+        _photos_presets(),
         _small_presets(),
         _cifar_presets(),
         _imagenet_presets(),
@@ -180,6 +200,10 @@ _BUILDERS: dict[str, tuple[str, Callable[[], RunConfig]]] = {
 
 PRESETS: dict[str, str] = {name: words for name, (words, _) in _BUILDERS.items()}
 """Every preset with its one-line description; its config is built when it is asked for."""
+
+
+RECIPES = {"efficientnet_lite0": "photos-efficientnet_lite0-fsam"}
+"""Pretrained networks, with the preset that `fsam train --model.name` starts from."""
 
 
 def preset(name: str, **changes: Any) -> RunConfig:

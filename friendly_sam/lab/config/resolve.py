@@ -19,6 +19,9 @@ from friendly_sam.lab.errors import LabError
 
 FROZEN_BY_DEFAULT = ("efficientnet_lite0",)
 """Pretrained networks that are fine-tuned with the statistics of BatchNorm frozen."""
+FROZEN_DIVISOR = 5
+"""Of the method's own radius, for the default there: nothing rescales what the perturbation does to
+the activations, and at the usual radius a network can collapse to one class."""
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -42,11 +45,14 @@ def resolve(config: RunConfig) -> RunConfig:
     along_momentum = MOMENTUM in METHODS[method.name].components
     if along_momentum and config.base.name == "sgd" and config.base.momentum == 0:
         raise LabError(f"method {method.name} needs base.momentum above 0, got 0")
+    network = _with_batch_norm(config.model)
+    if network.batch_norm == "frozen" and method.rho is None and "rho" in settings:
+        settings["rho"] = float(settings["rho"]) / FROZEN_DIVISOR
     settings |= complete_policy(method)
     resolved = dataclasses.replace(
         config,
         data=_named(config.data),
-        model=_with_batch_norm(config.model),
+        model=network,
         method=dataclasses.replace(method, **settings),
     )
     if resolved.output is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,13 +22,15 @@ from friendly_sam.lab.data.noise import NoiseFrom, symmetric_noise
 from friendly_sam.lab.data.pixels import channels_of, open_picture
 from friendly_sam.lab.data.randomness import generator_for
 from friendly_sam.lab.data.selection import Selection, Shape
-from friendly_sam.lab.data.source import open_folder, open_hub
+from friendly_sam.lab.data.source import WHOLE, open_folder, open_hub
 from friendly_sam.lab.errors import did_you_mean
 
 LARGEST_IN_MEMORY = 64
 LARGE_IMAGE_SIZE = 224
 MOST_CLASSES = 10_000
 """Of data with fewer images than that."""
+TEST_SHARE = 5
+"""One image of so many is for the test, in a folder without splits."""
 
 
 def load(
@@ -50,7 +53,8 @@ def load(
         name: A name of `DATASETS`, a hub name with its owner (`owner/name`), or any name at all
             where `root` is given.
         root: A local folder to read instead of the hub: parquet files called train*, test*,
-            validation*, or folders train, test, val of a folder of images for each class.
+            validation*, or folders train, test, val of a folder of images for each class, or just
+            a folder of images for each class, of which a fifth is held out for the test.
         train_size: Number of training images; None: all that validation leaves.
         validation_size: Number of training images held out for validation. With 0, `validation` is
             the data's own validation split where it has one besides the test split, else None.
@@ -71,7 +75,7 @@ def load(
     """
     _check_sizes(train_size, validation_size, test_size, image_size)
     info = DATASETS.get(name)
-    train, validation, test = _roles(name, _open(name, info, root), info)
+    train, validation, test = _roles(name, _divided(_open(name, info, root)), info)
     used = [part for part in (train, validation, test) if part is not None]
     names = _class_names(train, used, info)
     for part in used:
@@ -129,7 +133,7 @@ def _digest(*parts: Selection | None) -> str:
 
 def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, Selection]:
     if root is not None:
-        sources = open_folder(Path(root).expanduser())
+        sources = open_folder(Path(root).expanduser().absolute())
     elif info is not None:
         sources = load_digits() if info.hub is None else open_hub(info.hub)
     elif "/" in name:
@@ -141,6 +145,25 @@ def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, S
             "a hub name owner/name, or give root, a local folder"
         )
     return {split: Selection.whole(split, source) for split, source in sources.items()}
+
+
+def _divided(parts: dict[str, Selection]) -> dict[str, Selection]:
+    """Hold out a fifth of each class for the test, where a folder comes without splits.
+
+    Which images those are does not depend on the run's seed.
+    """
+    if WHOLE not in parts:
+        return parts
+    whole = parts[WHOLE]
+    order = torch.randperm(len(whole), generator=generator_for("held-out test images"))
+    held_out = torch.zeros(len(whole), dtype=torch.bool)
+    for label in set(whole.labels.tolist()):
+        held_out[order[whole.labels[order] == label][::TEST_SHARE]] = True
+    chosen = {"train": ~held_out, "test": held_out}
+    return {
+        split: replace(whole.take(rows.nonzero().squeeze(1)), name=split)
+        for split, rows in chosen.items()
+    }
 
 
 def _roles(

@@ -18,6 +18,8 @@ from friendly_sam.lab.data.parquet import arrow_file, count_rows, schema_of
 
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val"), "test": ("test",)}
 """Names of the splits, and how the files and folders of each may start or be called."""
+WHOLE = "whole"
+"""The split of a folder that has none."""
 
 
 class ImageColumn(Sequence[Encoded]):
@@ -66,7 +68,8 @@ def open_folder(root: Path) -> dict[str, Source]:
 
     Args:
         root: Holds parquet files called train*, test* or validation* (or a folder `data` of them),
-            or folders of those names with a folder of images for each class.
+            or folders of those names with a folder of images for each class, or such folders of
+            images alone, which make up one split, `WHOLE`.
 
     Raises:
         FileNotFoundError: There is no such folder, or it has no train split.
@@ -83,6 +86,8 @@ def open_folder(root: Path) -> dict[str, Source]:
         split: [root / name for name in names if (root / name).is_dir()]
         for split, names in SPLITS.items()
     }
+    if not any(folders.values()) and _has_classes(root):
+        return _open_image_folders(root, {WHOLE: root})
     _need_train(root, folders)
     return _open_image_folders(root, {split: found[0] for split, found in folders.items() if found})
 
@@ -127,7 +132,7 @@ def _need_train(root: Path, found: dict[str, list[Path]]) -> None:
     if not found["train"]:
         raise FileNotFoundError(
             f"data folder {str(root)!r} has no train split: it needs train*.parquet files, or a "
-            "folder train with a folder of images for each class"
+            "folder train with a folder of images for each class, or two such folders at least"
         )
 
 
@@ -146,6 +151,12 @@ def _open_parquet(root: Path, files: dict[str, list[Path]]) -> dict[str, Source]
                 rows=rows, labels=labels, class_names=columns.class_names, root=root
             )
     return sources
+
+
+def _has_classes(root: Path) -> bool:
+    """Whether two folders inside hold images, at least."""
+    _, labels = image_files(root, class_folders(root), str(root))
+    return len(set(labels)) > 1
 
 
 def _open_image_folders(root: Path, folders: dict[str, Path]) -> dict[str, Source]:

@@ -96,6 +96,26 @@ def legend(axes: Any, **options: Any) -> None:
     axes.legend(**{"frameon": False, "fontsize": 10, **options})
 
 
+def legend_columns(labels: Sequence[str], width: float = 6.0) -> int:
+    """Return how many labels stand side by side in a legend of so many inches."""
+    longest = max(map(len, labels), default=0)
+    return max(1, min(len(labels), int(width / (0.085 * longest + 0.65))))
+
+
+def legend_below(axes: Any, labels: Sequence[str], width: float = 6.0) -> None:
+    """Add a legend below all panels, where it covers nothing."""
+    handles, _ = axes.get_legend_handles_labels()
+    axes.figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=legend_columns(labels, width),
+        frameon=False,
+        fontsize=9,
+        handlelength=2.8,
+    )
+
+
 def log_ticks(axes: Any, values: Sequence[float]) -> None:
     """Spread x out by ratios, with a tick at each value."""
     places = sorted(set(values))
@@ -113,8 +133,13 @@ class Figure:
     """What it shows, for those who cannot see it."""
     paint: Paint
     panels: int = 1
-    size: tuple[float, float] = (7.2, 4.4)
+    columns: int | None = None
+    """How many panels stand side by side (default: all)."""
+    size: tuple[float, float] = (6.0, 3.7)
 
     def draw(self, kind: Kind, theme: Theme = "light") -> bytes:
         """Return its bytes."""
-        return render(self.paint, kind=kind, theme=theme, panels=self.panels, size=self.size)
+        return render(
+            self.paint, kind=kind, theme=theme, panels=self.panels, columns=self.columns,
+            size=self.size,
+        )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from friendly_sam.lab.config.methods import BASES, METHODS, Colour
@@ -101,6 +101,20 @@ def looks(labels: Sequence[str]) -> list[Look]:
         colour = min(OTHERS, key=lambda name: (used[name], OTHERS.index(name)))
         result[index] = _variant(colour, OTHER_MARKERS[number % len(OTHER_MARKERS)], used)
     return [result[index] for index in range(len(labels))]
+
+
+def dashed(chosen: Sequence[Look]) -> list[Look]:
+    """Give lines without markers dashes of their own, so that no two rest on colour alone."""
+    used: set[tuple[Colour, str, float]] = set()
+    result = []
+    for number, look in enumerate(chosen):
+        places = range(number, number + len(DASHES))
+        dashes = [DASHES[place % len(DASHES)] for place in places]
+        free = [dash for dash in dashes if (look.colour, dash, look.strength) not in used]
+        found = replace(look, dash=(free or dashes)[0])
+        used.add((found.colour, found.dash, found.strength))
+        result.append(found)
+    return result
 
 
 def _variant(colour: Colour, marker: str, used: Counter[Colour]) -> Look:

@@ -8,12 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from friendly_sam.lab.plotting.canvas import Kind, Paint, legend, log_ticks, render, title
+from friendly_sam.lab.plotting.canvas import (
+    Kind,
+    Paint,
+    legend,
+    legend_below,
+    legend_columns,
+    log_ticks,
+    render,
+    title,
+)
 from friendly_sam.lab.plotting.named_points import name_points
-from friendly_sam.lab.plotting.palette import INKS, Ink, Look, Theme, looks
+from friendly_sam.lab.plotting.palette import INKS, Ink, Look, Theme, dashed, looks
 
-CROWD = 7
-"""Lines beyond which the legend of a chart stands below it."""
+CHART = (6.0, 3.7)
+"""Inches of a chart whose legend has one row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +66,8 @@ class Panel:
     series: Sequence[Series] = ()
     log_x: bool = False
     """Spread x out by ratios, with a tick at each value."""
+    whole_x: bool = False
+    """x counts something: ticks at whole numbers only."""
     log_y: bool = False
     named: bool = False
     """Each series is a point, with its name beside it."""
@@ -76,10 +87,16 @@ def draw_panels(panels: Sequence[Panel], kind: Kind) -> bytes:
 
 
 def draw_chart(panel: Panel, kind: Kind, theme: Theme = "light") -> bytes:
-    """Draw one large panel; with many lines it grows, and the legend stands below."""
-    crowded = len(panel.series) > CROWD
-    size = (7.2, 4.6 + 0.2 * len(panel.series) if crowded else 4.4)
-    return render(_paint([panel], below=crowded), kind=kind, theme=theme, size=size)
+    """Draw one large panel with the legend below it, where it covers nothing."""
+    return render(
+        _paint([panel], below=True), kind=kind, theme=theme, size=chart_size(panel), dpi=192
+    )
+
+
+def chart_size(panel: Panel) -> tuple[float, float]:
+    """Return the inches of a chart: it grows by the rows of its legend."""
+    rows = math.ceil(len(panel.series) / legend_columns([s.label for s in panel.series]))
+    return CHART[0], CHART[1] + 0.2 * max(rows - 1, 0)
 
 
 def inline_svg(panel: Panel, key: str) -> str:
@@ -108,10 +125,8 @@ def _paint(panels: Sequence[Panel], *, below: bool = False) -> Paint:
             _fill(axes, panel, ink)
             if panel.named:
                 name_points(axes, panel.series, ink)
-            elif below:
-                axes.figure.legend(
-                    loc="outside lower left", frameon=False, fontsize=8, handlelength=3.5
-                )
+            elif below and panel.series:
+                legend_below(axes, [series.label for series in panel.series])
             elif panel.series:
                 legend(axes, fontsize=9.5)
 
@@ -123,8 +138,13 @@ def _fill(axes: Any, panel: Panel, ink: Ink) -> None:
         _bars(axes, panel.bars, ink)
         axes.grid(visible=False, axis="x")
     families = [series.family or series.label for series in panel.series]
-    for series, look in zip(panel.series, looks(families), strict=True):
+    chosen = looks(families)
+    if not any(series.points for series in panel.series):
+        chosen = dashed(chosen)  # no marker tells lines apart
+    for series, look in zip(panel.series, chosen, strict=True):
         _line(axes, series, look, ink, panel)
+    if panel.whole_x:
+        axes.xaxis.get_major_locator().set_params(integer=True)
     if panel.log_x:
         log_ticks(axes, [x for series in panel.series for x in series.x])
     if panel.log_y:

@@ -1,6 +1,7 @@
 """A run's folder, written while the run goes on.
 
 config.yaml        every setting, as used
+inputs.json        class names, and what the network expects of an image
 environment.json   versions, commit, machine; an entry each time the run was started
 metrics.jsonl      one line per epoch, readable while the run goes on
 status.json        running, finished or failed; a run that was cut off stays `running`

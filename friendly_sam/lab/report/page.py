@@ -11,7 +11,7 @@ from pathlib import Path
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.plotting.canvas import Figure, Kind
 from friendly_sam.lab.plotting.palette import Theme
-from friendly_sam.lab.plotting.panels import Panel, draw_chart
+from friendly_sam.lab.plotting.panels import Panel, chart_size, draw_chart
 from friendly_sam.lab.report.tables import Table, html_table
 
 _STYLE = """
@@ -24,14 +24,26 @@ body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .lead { font-size: 1.08rem; border-left: 4px solid #0072b2; padding-left: .9rem; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid var(--line);
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%;
+  font-size: .94rem; }
+th, td { text-align: right; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child { text-align: left; white-space: normal; }
+.key { margin-top: 1rem; font-size: .9rem; } .key td, .key th { text-align: left; }
+.key td:first-child { white-space: nowrap; }
+.key td:last-child { white-space: normal; width: 100%; overflow-wrap: anywhere; }
 th { color: var(--soft); font-weight: 600; }
-figure { margin: 1rem 0; } img { width: 100%; height: auto; }
+figure { margin: 1rem 0; max-width: 46rem; } img { width: 100%; height: auto; }
 figcaption, footer { color: var(--soft); font-size: .9rem; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem; }
+@media (max-width: 44rem) {
+  thead { display: none; } table, tbody, tr, td { display: block; width: 100%; }
+  tr { padding: .4rem 0 .6rem; border-bottom: 1px solid var(--line); }
+  td, td:first-child { border: 0; padding: .1rem 0; display: flex; justify-content: space-between;
+    gap: 1rem; white-space: normal; text-align: right; }
+  td:first-child { font-weight: 600; } td:empty { display: none; }
+  td:not(:first-child)::before { content: attr(data-label); color: var(--soft); }
+  .key td { display: block; text-align: left; } .key td::before { content: none; } }
 """
 
 
@@ -41,11 +53,13 @@ THEMES: tuple[Theme, ...] = ("light", "dark")
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading with words, a chart, a figure and a table, each if it is there."""
+    """A heading with words, a chart, a figure, a table and its key, each if it is there."""
 
     title: str
     text: str = ""
     table: Table | None = None
+    key: Table | None = None
+    """What the short names in the table stand for."""
     chart: Panel | None = None
     figure: Figure | None = None
 
@@ -76,6 +90,8 @@ def render(page: Page) -> str:
             body.append(_figure(section.figure))
         if section.table is not None:
             body.append(html_table(section.table))
+        if section.key is not None:
+            body.append(f'<div class="key">{html_table(section.key)}</div>')
         body.append("</section>")
     if page.footer:
         body.append(f"<footer>{escape(page.footer)}</footer>")
@@ -115,7 +131,7 @@ def write(page: Page, path: Path) -> list[Path]:
 
 def _chart(chart: Panel) -> str:
     light, dark = (draw_chart(chart, "svg", theme) for theme in THEMES)
-    return _picture(light, dark, chart.description or chart.title, (7.2, 4.4))
+    return _picture(light, dark, chart.description or chart.title, chart_size(chart))
 
 
 def _figure(figure: Figure) -> str:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+
+WIDTH = 100
+"""Columns of a terminal that a table keeps within."""
+NARROWEST = 18
+"""Letters that the first column keeps before the others are put below one another."""
+GAP = "  "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,32 +22,53 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-def plain_table(table: Table) -> str:
-    """Return a table as text: first column to the left, the others to the right."""
+def plain_table(table: Table, width: int = WIDTH) -> str:
+    """Return a table as text: first column to the left, the others to the right.
+
+    Where it is wider than the terminal, the first column is wrapped; where that does not do, the
+    table is cut into several, each with the first column.
+    """
     lines = [list(table.header), *[list(row) for row in table.rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
+    rest = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
+    first = min(widths[0], max(width - rest, NARROWEST))
+    blocks: list[list[int]] = [[]]
+    used = first
+    for column in range(1, len(widths)):
+        if blocks[-1] and used + len(GAP) + widths[column] > width:
+            blocks.append([])
+            used = first
+        blocks[-1].append(column)
+        used += len(GAP) + widths[column]
+    return "\n\n".join(_block(lines, columns, widths, first) for columns in blocks)
 
-    def row(cells: list[str]) -> str:
-        padded = [
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "  ".join(padded).rstrip()
 
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([row(lines[0]), rule, *[row(line) for line in lines[1:]]])
+def _block(
+    lines: Sequence[Sequence[str]], columns: Sequence[int], widths: Sequence[int], first: int
+) -> str:
+    """Return some columns of a table behind its first one."""
+    shown = []
+    for line in lines:
+        head = textwrap.wrap(line[0], first) or [""]
+        cells = [head[0].ljust(first), *[line[column].rjust(widths[column]) for column in columns]]
+        shown += [GAP.join(cells).rstrip(), *[f"  {more}" for more in head[1:]]]
+        if line is lines[0]:
+            shown.append(GAP.join("-" * size for size in (first, *[widths[c] for c in columns])))
+    return "\n".join(shown)
 
 
 def html_table(table: Table) -> str:
-    """Return a table that scrolls sideways where the screen is narrow."""
+    """Return a table; a narrow screen shows each row as a card, with the headings in it."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
-    )
+    rows = "".join("<tr>" + "".join(map(_cell, table.header, row)) + "</tr>" for row in table.rows)
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
+
+
+def _cell(heading: str, cell: str) -> str:
+    return f'<td data-label="{escape(heading, quote=True)}">{escape(cell)}</td>'
 
 
 def markdown_table(table: Table) -> str:

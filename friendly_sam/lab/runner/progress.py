@@ -18,6 +18,7 @@ class RunProgress:
     def __init__(self, config: RunConfig) -> None:
         self.epochs, self.folder = config.epochs, config.output
         self.announced = False
+        self.slow = _SlowRun(config)
         self.bar = _bars() if sys.stderr.isatty() else None
         self.task: Any = None
 
@@ -35,9 +36,10 @@ class RunProgress:
         if not self.announced:
             self.announced = True
             print(f"run folder: {self.folder}", flush=True)
+        total, done = self.epochs * batches, (epoch - 1) * batches + batch
+        self.slow.step(done, total)
         if self.bar is None:
             return
-        total, done = self.epochs * batches, (epoch - 1) * batches + batch
         if self.task is None:
             self.task = self.bar.add_task("", total=total, completed=done)
         self.bar.update(self.task, completed=done, description=f"epoch {epoch}/{self.epochs}")
@@ -58,6 +60,42 @@ class RunProgress:
             self.bar.console.print(line, highlight=False)
         else:
             print(line, flush=True)
+
+
+class _SlowRun:
+    """Warns once, early, that a run on a CPU will take hours."""
+
+    LOOK_AFTER = 10.0
+    """Seconds of training that an estimate rests on."""
+    SLOW = 3600.0
+
+    def __init__(self, config: RunConfig) -> None:
+        self.device = config.engine.device
+        self.began: tuple[float, int] | None = None
+        self.told = False
+
+    def step(self, done: int, total: int) -> None:
+        """Look at the clock; the first step, which warms up, does not count."""
+        now = time.monotonic()
+        if self.began is None:
+            self.began = now, done
+        start, before = self.began
+        if self.told or done == before or now - start < self.LOOK_AFTER:
+            return
+        self.told = True
+        left = (now - start) / (done - before) * (total - done)
+        if left > self.SLOW and self._on_cpu():
+            print(
+                f"warning: about {_span(left)} left on this CPU; the run is meant for a GPU. "
+                "`fsam list presets` names those for a CPU.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _on_cpu(self) -> bool:
+        from friendly_sam.lab.training.distributed import choose_device
+
+        return choose_device(self.device).type == "cpu"
 
 
 class TaskProgress:

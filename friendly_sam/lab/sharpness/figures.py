@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from friendly_sam.lab.plotting.canvas import Paint, legend, title
-from friendly_sam.lab.plotting.palette import Ink, looks
+from friendly_sam.lab.plotting.canvas import Paint, legend_below
+from friendly_sam.lab.plotting.palette import Ink, dashed, looks
 from friendly_sam.lab.sharpness.densities import at_one_width
 
 LEVELS = 15
@@ -20,7 +20,7 @@ def density_figure(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Pain
 
     def paint(panels: Sequence[Any], ink: Ink) -> None:
         axes = panels[0]
-        chosen = looks([family for family, _ in spectra.values()])
+        chosen = dashed(looks([family for family, _ in spectra.values()]))
         for index, (name, (_, found)) in enumerate(spectra.items()):
             look = chosen[index]
             colour = ink.colours[look.colour]
@@ -34,52 +34,58 @@ def density_figure(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Pain
         top = max(max(y) for _, y in curves.values())
         axes.set(yscale="log", ylim=(1e-6, 3 * top), xlabel="eigenvalue of the Hessian")
         axes.set_ylabel("density (ticks: the largest)")
-        title(axes, "Spectral density")
-        legend(axes)
+        legend_below(axes, list(spectra))
 
     return paint
+
+
+def landscape_size(planes: int) -> tuple[float, float]:
+    """Return the inches of a figure of planes, two side by side."""
+    return (3.4 if planes == 1 else 6.4), 2.7 * math.ceil(planes / 2)
 
 
 def landscape_figure(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:
-    """Draw planes side by side, with the same levels in all of them."""
-    values = [v for found in landscapes.values() for row in found["plane"]["losses"] for v in row]
-    finite = [value for value in values if math.isfinite(value) and value > 0] or [1.0]
-    # Levels by ratios: the bottom of the valley would else be one flat colour. Above a
-    # thousand times the lowest loss there is nothing to see.
-    start = max(min(finite), 1e-4)
-    top = max(min(max(finite), 1000 * start), 1.001 * start)
-    levels = [start * (top / start) ** (k / LEVELS) for k in range(LEVELS + 1)]
+    """Draw planes in a grid, each with levels of its own: one scale for all would hide some."""
 
     def paint(panels: Sequence[Any], ink: Ink) -> None:
         for axes, (name, found) in zip(panels, landscapes.items(), strict=True):
-            plane = found["plane"]
-            axes.grid(visible=False)
-            losses = [
-                [max(v, start) if math.isfinite(v) else 1e9 for v in row] for row in plane["losses"]
-            ]
-            filled = axes.contourf(
-                plane["x"], plane["y"], [[math.log10(v) for v in row] for row in losses],
-                levels=[math.log10(level) for level in levels], cmap="viridis", extend="max",
-            )  # fmt: skip
-            lines = axes.contour(
-                plane["x"], plane["y"], losses, levels=levels[1::3], colors="white", linewidths=0.8
-            )
-            axes.clabel(lines, fmt="%.3g", fontsize=8)
-            axes.plot(
-                [0],
-                [0],
-                marker="+",
-                markersize=10,
-                color=ink.colours["vermilion"],
-                markeredgewidth=2,
-            )
-            axes.set_aspect("equal")
-            axes.set(xlabel="first direction")
-            title(axes, name)
-        panels[0].set_ylabel("second direction")
-        ticks = {math.log10(level): f"{level:.3g}" for level in levels[::3]}
-        bar = panels[-1].figure.colorbar(filled, ax=list(panels), shrink=0.75)
-        bar.set_ticks(list(ticks), labels=list(ticks.values()))
-        bar.set_label("loss")
+            _plane(axes, found["plane"], ink)
+            axes.set_title(name.replace(" (", "\n("), loc="left", fontsize=9.5, fontweight="bold")
 
     return paint
+
+
+def _plane(axes: Any, plane: Mapping[str, Any], ink: Ink) -> None:
+    start, levels = _levels([loss for row in plane["losses"] for loss in row])
+    losses = [[max(v, start) if math.isfinite(v) else 1e9 for v in row] for row in plane["losses"]]
+    filled = axes.contourf(
+        plane["x"], plane["y"], [[math.log10(v) for v in row] for row in losses],
+        levels=[math.log10(level) for level in levels], cmap="viridis", extend="max",
+    )  # fmt: skip
+    lines = axes.contour(
+        plane["x"], plane["y"], losses, levels=levels[1::4], colors="white", linewidths=0.8
+    )
+    axes.clabel(lines, fmt="%.3g", fontsize=7)
+    axes.plot([0], [0], marker="+", markersize=9, color=ink.colours["vermilion"], markeredgewidth=2)
+    axes.grid(visible=False)
+    axes.set_aspect("equal")
+    axes.set_xlabel("first direction", fontsize=8.5)
+    axes.set_ylabel("second direction", fontsize=8.5)
+    axes.tick_params(labelsize=8)
+    bar = axes.figure.colorbar(filled, ax=axes, shrink=0.85)
+    ticks = {math.log10(level): f"{level:.3g}" for level in levels[::5]}
+    bar.set_ticks(list(ticks), labels=list(ticks.values()))
+    bar.ax.tick_params(labelsize=8)
+    bar.set_label("training loss", fontsize=8.5)
+
+
+def _levels(values: Sequence[float]) -> tuple[float, list[float]]:
+    """Return the lowest loss and levels above it.
+
+    They rise by ratios: the bottom of the valley would else be one flat colour. Above a thousand
+    times the lowest loss there is nothing to see.
+    """
+    finite = [value for value in values if math.isfinite(value) and value > 0] or [1.0]
+    start = max(min(finite), 1e-4)
+    top = max(min(max(finite), 1000 * start), 1.001 * start)
+    return start, [start * (top / start) ** (k / LEVELS) for k in range(LEVELS + 1)]

@@ -2,156 +2,128 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from friendly_sam.lab.plotting.canvas import Figure
 from friendly_sam.lab.plotting.panels import Panel, Series
-from friendly_sam.lab.records.run import Run
 from friendly_sam.lab.report import page
+from friendly_sam.lab.report.groups import Group, Task, split_by_data
 from friendly_sam.lab.report.page import Page, Section
-from friendly_sam.lab.report.runs import Group, group_runs
 from friendly_sam.lab.report.tables import Table
-from friendly_sam.lab.sharpness.figures import density_figure, landscape_figure
-from friendly_sam.lab.statistics import paired_difference, summarize
+from friendly_sam.lab.sharpness.figures import density_figure, landscape_figure, landscape_size
+from friendly_sam.lab.sharpness.measured import Measured, curvature_table, rises_table
+from friendly_sam.lab.sharpness.verdict import flatness_warning, verdict
+from friendly_sam.lab.statistics import summarize
+
+PLANES = 6
+"""Planes that are drawn for a data set."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A run with its spectrum and the landscape around it."""
-
-    run: Run
-    spectrum: Mapping[str, Any]
-    landscape: Mapping[str, Any]
-    path: Mapping[str, Any] | None = None
-    """The line from the first run's weights to this one's."""
-
-
-def write_page(measured: Sequence[Measured], path: Path) -> tuple[list[Path], Table, str]:
-    """Write the page and its figures; return all paths, the table, and the sentence."""
-    groups = group_runs([one.run for one in measured])
+def write_page(measured: Sequence[Measured], path: Path) -> tuple[list[Path], list[Table], str]:
+    """Write the page and its figures; return all paths, the tables, and what to take away."""
+    tasks = split_by_data([one.run for one in measured])
     by_folder = {one.run.folder: one for one in measured}
-    counts = Counter(group.family for group in groups)
-    short = [g.runs[0].finished and counts[g.family] == 1 for g in groups]
-    names = [g.family if is_short else g.name for g, is_short in zip(groups, short, strict=True)]
-    named = list(zip(names, groups, strict=True))
-    members = {name: [by_folder[run.folder] for run in group.runs] for name, group in named}
-    families = {name: group.family for name, group in named}
-    table, sentence = _table(measured), verdict(groups, by_folder)
-    firsts = {name: found[0] for name, found in members.items()}
-    shown = dict(list(firsts.items())[:4])
-    density = Figure(
-        name="density",
-        alt="Spectral density of the Hessian of each run",
-        paint=density_figure({n: (families[n], one.spectrum) for n, one in firsts.items()}),
+    lead = " ".join(
+        filter(None, [flatness_warning(measured), *(_verdict(t, tasks, by_folder) for t in tasks)])
     )
-    landscape = Figure(
-        name="landscape",
-        alt="Loss on a plane through the weights of each run",
-        paint=landscape_figure({name: one.landscape for name, one in shown.items()}),
-        panels=len(shown),
-        size=(3.4 * len(shown) + 1.2, 3.6),
-    )
-    one = measured[0]
+    tables = [curvature_table(measured), rises_table(measured)]
     content = Page(
         title="How sharp are these minima?",
-        lead=sentence,
+        lead=lead,
         sections=[
-            Section(title="At the last weights of each run", text=_how(one), table=table),
-            Section(title="Largest eigenvalues", chart=_eigenvalues(members, families)),
-            Section(title="Spectrum (first run of each group)", figure=density),
+            Section(title="At the last weights", text=_how(measured[0]), table=tables[0]),
             Section(
-                title="Along a random direction",
-                text="Filter-normalised; the same random numbers for every run.",
-                chart=_lines(members, families, "random", "x, in norms of the filters"),
+                title="How far the loss rises",
+                text=f"L(w + ε) - L(w) at radius {measured[0].landscape['settings']['rho']:g}.",
+                table=tables[1],
             ),
-            Section(
-                title="Along SAM's step",
-                text="The full gradient's direction, in units of the radius.",
-                chart=_lines(members, families, "ascent", "x, in radii"),
-            ),
-            Section(title="On a plane (first run of each group)", figure=landscape),
-            *_paths(measured),
+            *[section for task in tasks for section in _sections(task, by_folder)],
         ],
         footer=f"{LEGEND} Bands: standard deviation over seeds.",
     )
-    return page.write(content, path), table, sentence
+    return page.write(content, path), tables, lead
 
 
 LEGEND = (
     "Losses are over training images, not augmented, with the labels that were trained on. λ are "
     "eigenvalues of the Hessian of that loss (Lanczos), the trace is Hutchinson's estimate ± its "
-    "standard error. Rises are L(w + ε) - L(w): full along the full gradient, batch along batch "
-    "gradients (SAM), friendly along batch gradients less the full one (F-SAM), random along "
-    "random ones, worst by projected ascent."
+    "standard error. Rises: full along the full gradient, batch along batch gradients (SAM), "
+    "friendly along batch gradients less the full one (F-SAM), random along random ones, worst by "
+    "projected ascent."
 )
 
 
-def verdict(groups: Sequence[Group], by_folder: Mapping[Path, Measured]) -> str:
-    """Say whether F-SAM's λ_1 and λ_1/λ_5 are smaller than SAM's (the paper's appendix A7)."""
-    chosen = {}
-    for family in ("SAM", "F-SAM"):
-        fitting = [g for g in groups if g.family == family and g.runs[0].finished]
-        if len(fitting) != 1:
-            return "Give one setting of SAM and one of F-SAM, finished, to judge the paper's claim."
-        chosen[family] = fitting[0]
-    parts = []
-    for key, name in (("lambda1", "λ1"), ("ratio", "λ1/λ5")):
-        values = {
-            family: {run.config.seed: by_folder[run.folder].spectrum[key] for run in group.runs}
-            for family, group in chosen.items()
-        }
-        means = {family: summarize(list(found.values())) for family, found in values.items()}
-        words = f"{name} {means['SAM'].mean:.3g} with SAM, {means['F-SAM'].mean:.3g} with F-SAM"
-        difference = paired_difference(values["F-SAM"], values["SAM"])
-        if difference is None:
-            parts.append(f"{words} (one seed: undecided)")
-            continue
-        outcome = (
-            "undecided" if not difference.holds else "smaller" if difference.high < 0 else "larger"
-        )
-        parts.append(f"{words}, difference {difference}, n = {difference.n}: {outcome}")
-    return (
-        f"The paper's claim is that F-SAM has the smaller λ1 and λ1/λ5. Here: {'; '.join(parts)}."
-    )
+def _verdict(task: Task, tasks: Sequence[Task], by_folder: Mapping[Path, Measured]) -> str:
+    said = verdict(task.groups, by_folder)
+    return f"{task.name}: {said}" if len(tasks) > 1 else said
 
 
 def _how(one: Measured) -> str:
     found = one.spectrum
     return (
-        f"{found['images']:,} images, {found['weights']:,} weights; {found['normalisation']}; "
-        f"eigenvalues to a residual of {found['settings']['tolerance']:g}; rises at radius "
-        f"{one.landscape['settings']['rho']:g}."
+        f"{found['images']:,} images, {found['weights']:,} weights in the first run; "
+        f"{found['normalisation']}; eigenvalues to a residual of "
+        f"{found['settings']['tolerance']:g}."
     )
 
 
-def _table(measured: Sequence[Measured]) -> Table:
-    header = [
-        "run", "test, %", "loss", "λ1", "λ5", "λ1/λ5", "trace", "converged",
-        "rise: full", "batch", "friendly", "random", "worst",
-    ]  # fmt: skip
-    rows = []
-    for one in measured:
-        found, rises = one.spectrum, one.landscape["rises"]
-        accuracy = one.run.series("test_accuracy")
-        rows.append(
-            [
-                one.run.folder.name,
-                f"{accuracy[-1]:.1f}" if accuracy else "",
-                f"{found['loss']:.4f}",
-                f"{found['lambda1']:.3g}",
-                f"{found['lambda1'] / found['ratio']:.3g}",
-                f"{found['ratio']:.3f}",
-                f"{found['trace']:.3g} ± {found['trace_standard_error']:.2g}",
-                "yes" if found["converged"] else "no",
-                *[f"{rises[name]['mean']:.3g}" for name in ("full", "batch", "friendly", "random")],
-                f"{one.landscape['worst']:.3g}",
-            ]
-        )
-    return Table(header=header, rows=rows)
+def _sections(task: Task, by_folder: Mapping[Path, Measured]) -> list[Section]:
+    """Return the figures of one data set."""
+    members: dict[str, list[Measured]] = {}
+    families: dict[str, str] = {}
+    for group in task.groups:
+        name = _name(group, by_folder)
+        members[name] = [by_folder[run.folder] for run in group.runs]
+        families[name] = group.family
+    firsts = {name: found[0] for name, found in members.items()}
+    planes = {name: one.landscape for name, one in list(firsts.items())[:PLANES]}
+    several = "" if len(planes) == len(firsts) else f", the first {PLANES} of {len(firsts)}"
+    of_first = f"The first seed of each group{several}."
+    return [
+        Section(title=f"{task.name}: eigenvalues", chart=_eigenvalues(members, families)),
+        Section(
+            title=f"{task.name}: spectrum",
+            text="The first seed of each group.",
+            figure=Figure(
+                name=f"density-{_slug(task.name)}",
+                alt="Spectral density of the Hessian of each run",
+                paint=density_figure({n: (families[n], one.spectrum) for n, one in firsts.items()}),
+            ),
+        ),
+        Section(
+            title=f"{task.name}: along a random direction",
+            text="Filter-normalised; the same random numbers for every run.",
+            chart=_lines(members, families, "random", "distance, in norms of the filters"),
+        ),
+        Section(
+            title=f"{task.name}: along SAM's step",
+            text="The full gradient's direction.",
+            chart=_lines(members, families, "ascent", "distance, in radii"),
+        ),
+        Section(
+            title=f"{task.name}: on a plane",
+            text=f"{of_first} Each has colours of its own; the contours say how high they lie.",
+            figure=Figure(
+                name=f"landscape-{_slug(task.name)}",
+                alt="Loss on a plane through the weights of each run",
+                paint=landscape_figure(planes),
+                panels=len(planes),
+                columns=min(2, len(planes)),
+                size=landscape_size(len(planes)),
+            ),
+        ),
+        *_paths(task, by_folder),
+    ]
+
+
+def _name(group: Group, by_folder: Mapping[Path, Measured]) -> str:
+    learned = all(by_folder[run.folder].learned for run in group.runs)
+    return group.label if learned else f"{group.label} (did not learn)"
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
 def _series(
@@ -169,8 +141,14 @@ def _eigenvalues(members: Mapping[str, Sequence[Measured]], families: Mapping[st
         rows = [one.spectrum["eigenvalues"] for one in found]
         x = list(range(1, min(map(len, rows)) + 1))
         series.append(_series(name, families[name], x, [row[: len(x)] for row in rows], True))
-    words = "The largest eigenvalues of the Hessian"
-    return Panel(title=words, x_label="number", y_label="eigenvalue", series=series, log_x=True)
+    return Panel(
+        title="",
+        x_label="number, from the largest",
+        y_label="eigenvalue of the Hessian",
+        series=series,
+        whole_x=True,
+        description="The largest eigenvalues of the Hessian",
+    )
 
 
 def _lines(
@@ -189,24 +167,33 @@ def _lines(
         )
         for name, found in members.items()
     ]
-    return Panel(title="Loss around the weights", x_label=x_label, y_label="loss", series=series)
+    return Panel(
+        title="", x_label=x_label, y_label="training loss", series=series,
+        description=f"Loss around the weights, {x_label}",
+    )  # fmt: skip
 
 
-def _paths(measured: Sequence[Measured]) -> list[Section]:
-    found = [one for one in measured if one.path is not None]
-    if not found:
+def _paths(task: Task, by_folder: Mapping[Path, Measured]) -> list[Section]:
+    ends = [
+        (one, one.path)
+        for group in task.groups
+        for run in group.runs
+        if (one := by_folder[run.folder]).path is not None and one.path_from is not None
+    ]
+    if not ends:
         return []
     series = [
-        Series(
-            label=f"to {one.run.folder.name}",
-            x=one.path["x"],
-            y=one.path["losses"],
-            points=False,
-        )
-        for one in found
-        if one.path is not None
+        Series(label=one.run.folder.name, x=path["x"], y=path["losses"], points=False)
+        for one, path in ends
+        if path is not None
     ]
-    start = measured[0].run.folder.name
-    chart = Panel(title=f"From {start}", x_label="x", y_label="loss", series=series)
+    start = ends[0][0].path_from
+    chart = Panel(
+        title="",
+        x_label=f"way from {start} (0) to each run (1)",
+        y_label="training loss",
+        series=series,
+        description=f"Loss on the straight line from {start} to each run",
+    )
     words = f"The loss on the training images of {start}; other seeds were trained on others."
-    return [Section(title="Between the weights of two runs", text=words, chart=chart)]
+    return [Section(title=f"{task.name}: between two runs", text=words, chart=chart)]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from friendly_sam.lab.records.measured_once import measured_once
 from friendly_sam.lab.sharpness.subject import fingerprint, subject
@@ -47,7 +51,7 @@ def measure(
 
     Returns:
         `eigenvalues`, `lambda1`, `ratio` (λ_1/λ_5), `trace` and its standard error, `density`
-        with `x` and `y`, and how they were measured.
+        with `x` and `y`, the loss and that of the best constant guess, and how all were measured.
     """
     settings: dict[str, Any] = {
         "format": FORMAT,
@@ -70,9 +74,8 @@ def _measure(
 ) -> dict[str, Any]:
     top, probes, steps = settings["top"], settings["probes"], settings["steps"]
     trace_probes = settings["trace_probes"]
-    objective = subject(
-        run_folder, data_size=settings["data_size"], mode=settings["mode"]
-    ).objective
+    examined = subject(run_folder, data_size=settings["data_size"], mode=settings["mode"])
+    objective = examined.objective
     count = min(max(top, 5), objective.dimension)
     found = top_eigenpairs(
         objective,
@@ -104,4 +107,11 @@ def _measure(
         "weights": objective.dimension,
         "normalisation": found.normalisation,
         "loss": objective.loss(),
+        "constant_loss": _entropy([labels for _, labels in examined.batches]),
     }
+
+
+def _entropy(labels: Sequence[Tensor]) -> float:
+    """Return the loss of the best guess that does not look at the image."""
+    shares = torch.bincount(torch.cat(list(labels)).cpu()).double() / sum(map(len, labels))
+    return float(torch.special.entr(shares).sum())

@@ -21,6 +21,7 @@ from friendly_sam.lab.records.run import run_state
 from friendly_sam.lab.training import resume as snapshot
 from friendly_sam.lab.training.ascent_batches import step_batches, whole_set
 from friendly_sam.lab.training.checkpoints import Checkpoints
+from friendly_sam.lab.training.classifier import write_inputs
 from friendly_sam.lab.training.decomposition_log import DecompositionLog
 from friendly_sam.lab.training.distributed import World, share_buffers, spread, world
 from friendly_sam.lab.training.evaluation import evaluate
@@ -153,6 +154,7 @@ class Trainer:
                 resumed=state is not None,
             ) as recorder,
         ):
+            write_inputs(folder, self.data)
             self._epochs(checkpoints, recorder)
             recorder.finish()
 

@@ -199,3 +199,26 @@ def test_a_table_without_images_or_labels_is_refused(tmp_path: Path) -> None:
         parquet.write_table(pa.table({"label": [0, 1]}), tmp_path / f"{split}.parquet")
     with pytest.raises(ValueError, match="no image column"):
         load("mine", root=tmp_path)
+
+
+def test_a_folder_without_splits_holds_out_a_fifth_of_each_class(tmp_path: Path) -> None:
+    for name, count in (("cat", 10), ("dog", 7)):
+        (tmp_path / name).mkdir()
+        for index in range(count):
+            (tmp_path / name / f"{index}.png").write_bytes(encode(100 * count + index, (8, 8)))
+    first, other = load("mine", root=tmp_path), load("mine", root=tmp_path, seed=3)
+    assert first.classes == ("cat", "dog")
+    assert torch.bincount(first.test.labels).tolist() == [2, 2]
+    assert torch.bincount(first.train.labels).tolist() == [8, 5]
+    assert isinstance(first.test.images, Tensor)
+    assert isinstance(other.test.images, Tensor)
+    assert torch.equal(first.test.images, other.test.images)
+    seen = {image.numpy().tobytes() for image in first.train.images}
+    assert not any(image.numpy().tobytes() in seen for image in first.test.images)
+
+
+def test_one_folder_of_images_is_no_data_set(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "0.png").write_bytes(encode(0, (8, 8)))
+    with pytest.raises(FileNotFoundError, match="has no train split"):
+        load("mine", root=tmp_path)

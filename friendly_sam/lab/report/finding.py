@@ -1,0 +1,59 @@
+"""Which runs are meant by the folders that somebody names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from friendly_sam.lab.records.run import Run, is_run, read_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The runs, and what was left out."""
+
+    runs: list[Run]
+    skipped: tuple[str, ...] = ()
+    """Folders beside runs, with how many runs each holds."""
+
+
+def find_runs(folders: Sequence[Path]) -> Found:
+    """Read the runs that folders stand for.
+
+    A run stands for itself, another folder for the runs right inside it. Folders of whole
+    experiments (`fsam demo`, `find-rho`, `reproduce`) beside runs are left out, so `runs` and
+    `runs/*` mean single runs; they are read where nothing but experiments is named.
+    """
+    chosen: dict[Path, Path] = {}
+    skipped: Counter[Path] = Counter()
+    single = any(is_run(folder) for folder in folders)
+    for folder in folders:
+        inside = _inside(folder)
+        right_here = [path for path in inside if path.parent == folder]
+        if is_run(folder) or not (inside or (single and folder.exists())):
+            taken = [folder]  # reading what is no run gives the error to show
+        else:
+            taken = [] if single else right_here or inside
+        for path in taken:
+            chosen.setdefault(path.resolve(), path)
+        if not taken:
+            skipped[folder] += len(inside)
+        elif taken == right_here:
+            nested = [path.relative_to(folder).parts[0] for path in inside if path not in taken]
+            skipped.update(folder / top for top in nested)
+    return Found(
+        runs=[read_run(path) for path in chosen.values()],
+        skipped=tuple(f"{path} ({count_runs(n)})" for path, n in skipped.items()),
+    )
+
+
+def count_runs(number: int) -> str:
+    """Return "no run", "1 run", "2 runs", ..."""
+    return {0: "no run", 1: "1 run"}.get(number, f"{number} runs")
+
+
+def _inside(folder: Path) -> list[Path]:
+    found = sorted(path.parent for path in folder.rglob("status.json")) if folder.is_dir() else []
+    return [path for path in found if is_run(path)]
