@@ -25,6 +25,7 @@ from friendly_sam.lab.paper.chapters.tuned import (
 )
 from friendly_sam.lab.paper.comparisons import compare
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Scale, experiment
+from friendly_sam.lab.paper.publish import publish
 from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, as_json, read_records
 from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, Contender, is_tuned
 from friendly_sam.lab.paper.which_method import PAGE, answers, better_ones, fill, sentence
@@ -149,6 +150,14 @@ def test_the_search_chooses_on_validation_and_fresh_seeds_are_tabled(
     assert "epoch validation prefers" in text
     assert "chosen" in text.partition("The sweep, and what was chosen")[2]
     assert (folder / "figures" / "cheaper.svg").is_file()
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / PAGE).write_text("<!-- begin sentence -->\n<!-- end sentence -->")
+    assert publish(folder, docs) == docs / "results" / "mini"
+    assert {path.name for path in (docs / "results" / "mini").rglob("*.*")} == {
+        "README.md", "records.jsonl", "cheaper.json", "cheaper.svg",
+    }  # fmt: skip
+    assert "With a budget of 1.1" in (docs / PAGE).read_text()
     kept = (folder / "cheaper.json").read_text()
     assert main(command) == 0
     assert (folder / "cheaper.json").read_text() == kept

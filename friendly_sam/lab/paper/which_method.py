@@ -179,7 +179,11 @@ def fill(page: str, docs: Path) -> str:
     return MARK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n\n{found[3]}", page)
 
 
+def refresh(docs: Path) -> None:
+    """Make the tables of the page again."""
+    path = docs / PAGE
+    path.write_text(fill(path.read_text(encoding="utf-8"), docs), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
-    path = folder / PAGE
-    path.write_text(fill(path.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    refresh(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
