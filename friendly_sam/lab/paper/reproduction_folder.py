@@ -12,6 +12,7 @@ from typing import Any
 
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import check_writable, write_atomically
+from friendly_sam.lab.reading import checked, read_json_object
 
 MARK = "reproduce.json"
 
@@ -37,12 +38,10 @@ def read_requests(folder: Path) -> dict[str, Any]:
     """Read what was asked for: `scale`, and `rows` by the name of the experiment."""
     path = folder / MARK
     try:
-        requests = json.loads(path.read_text(encoding="utf-8"))
-        return {"scale": str(requests["scale"]), "rows": dict(requests["rows"])}
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+        requests = checked(read_json_object(path), {"scale": str, "rows": dict}, str(path))
+    except LabError as error:
         raise damaged(folder) from error
+    return {"scale": requests["scale"], "rows": requests["rows"]}
 
 
 def write_requests(folder: Path, requests: dict[str, Any]) -> None:

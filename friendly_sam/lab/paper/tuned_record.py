@@ -19,6 +19,7 @@ from friendly_sam.lab.config.settings import Setting
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.results import Measured, Results, Scores
 from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, WIDE, Contender, Task, validation
+from friendly_sam.lab.reading import read_json
 from friendly_sam.lab.search.space import Settings, around, at_edge
 from friendly_sam.lab.search.study import importance
 
@@ -186,7 +187,7 @@ def as_json(records: Sequence[TunedRecord]) -> str:
 def read_records(path: Path) -> list[TunedRecord]:
     """Read the records of an experiment."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         return [
             TunedRecord(**{**values, "entries": [_read(entry) for entry in values["entries"]]})
             for values in found
