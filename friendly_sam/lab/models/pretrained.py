@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from friendly_sam._machinery.install import how_to_install
+from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.memory import require
 from friendly_sam.lab.models.estimate import COPIES, FLOAT
 from friendly_sam.lab.reading import read_json_object, regular_size
@@ -62,8 +63,11 @@ def hugging_face(
         ) from error
 
     folder = _local_folder(name)
-    if folder is not None:
-        _check_folder(folder)
+    try:
+        if folder is not None:
+            _check_folder(folder)
+    except LabError as error:
+        raise ValueError(f"cannot load hf:{name}: {error}") from error
     source = name if folder is None else str(folder)
     trust = {"trust_remote_code": remote_code_is_trusted()}
     auto: Any = AutoModelForImageClassification  # its methods are not typed

@@ -49,7 +49,7 @@ def _rows(task: Task) -> list[Row]:
     for group in measured:
         base = reference(group, measured)
         accuracy = group.by_seed("test_accuracy")
-        seen = [run for run in group.runs if run.metrics]
+        seen = [run for run in group.runs if run.series("test_accuracy")]
         rows.append(
             Row(
                 task=task.name,
