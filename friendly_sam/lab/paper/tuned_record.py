@@ -81,7 +81,8 @@ def situation(run: RunConfig) -> str:
     """Return which of a user's situations a run stands for."""
     if run.data.label_noise:
         return "wrong labels"
-    return "fine-tuning" if run.model.weights else "training from scratch"
+    pretrained = run.model.weights or run.model.trained_blocks is not None
+    return "fine-tuning" if pretrained else "training from scratch"
 
 
 def tuned_records(found: Results, searched: Results, command: str) -> list[TunedRecord]:

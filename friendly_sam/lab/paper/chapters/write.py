@@ -26,6 +26,9 @@ from friendly_sam.lab.search.study import JOURNAL, Scored, write_journal
 KINDS: tuple[Kind, ...] = ("svg", "png", "pdf")
 LEADS: dict[Scale, str] = {
     "paper": "The published recipes.",
+    "real": "A network pretrained on ImageNet, fine-tuned on few photographs, every method tuned "
+    "alike: smaller than the paper's setting; what holds here supports the paper, what does not "
+    "does not refute it.",
     "medium": "CIFAR-10 at its own size on a CPU, every method tuned alike: far smaller than the "
     "paper's setting; what holds here supports the paper, what does not does not refute it.",
     "small": "Real images on a CPU, far smaller than the paper's setting: what holds here supports "
