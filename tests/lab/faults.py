@@ -30,9 +30,7 @@ from lab_runs import final_state, same, tiny_config
 
 from friendly_sam.lab.cli import main as fsam
 from friendly_sam.lab.config.schema import RunConfig
-from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.run import read_run, run_state
-from friendly_sam.lab.training.checkpoints import load_weights
 from friendly_sam.lab.training.interrupts import Stopped
 from friendly_sam.lab.training.trainer import train
 
@@ -242,14 +240,7 @@ def damaged(folder: Path, count: int, dice: random.Random, seen: Counter[str]) -
             seen["damage: refused in one line"] += 1
             continue
         seen["damage: went on"] += 1
-        try:  # a finished run is left as it is: its checkpoint is checked by who reads it
-            load_weights(str(folder / "run" / "checkpoints" / "last.pt"))
-        except LabError:
-            assert broken.name == "last.pt"
-            seen["damage: weights refused when read"] += 1
-            changed = not same(metrics(config), alone(config)[1])
-        else:
-            changed = not same(outcome(config), alone(config))
+        changed = not same(outcome(config), alone(config))
         seen["damage: results changed"] += changed
         if changed:
             print(f"changed after damage ({how}) to {broken.name} of a run that was {start}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import check_writable, write_atomically
+from friendly_sam.lab.files import check_writable, make_folder, write_atomically
 from friendly_sam.lab.reading import checked, read_json_object
 
 MARK = "reproduce.json"
@@ -29,7 +29,7 @@ def claim_folder(folder: Path) -> None:
         raise LabError(
             f"{folder} holds files that `fsam reproduce` did not write; choose another --output"
         )
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    make_folder(folder / "runs")
     if not is_reproduction(folder):
         write_requests(folder, {"scale": folder.name, "rows": {}})
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.paper.chapters.tuned import (
     accuracy_table,
     against_table,
@@ -182,4 +183,4 @@ def fill(page: str, docs: Path) -> str:
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
     path = folder / PAGE
-    path.write_text(fill(path.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    write_atomically(path, fill(path.read_text(encoding="utf-8"), folder))

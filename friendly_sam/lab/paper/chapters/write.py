@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.files import make_folder, write_atomically
 from friendly_sam.lab.paper.chapters.chapter import Chapter, chapter
 from friendly_sam.lab.paper.chapters.html import Book, render, verdict_text
 from friendly_sam.lab.paper.chapters.markdown import markdown
@@ -129,7 +129,7 @@ def _studies(book: Book) -> dict[str, list[Scored]]:
 
 def _write_figures(folder: Path, book: Book) -> dict[str, list[str]]:
     """Write each experiment's figure as SVG, PNG and PDF; return the SVGs' paths from the page."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     paths: dict[str, list[str]] = {}
     for found in book.chapters:
         name = found.experiment.name

@@ -9,6 +9,7 @@ from typing import Any
 
 from friendly_sam.lab.config.methods import Colour
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import make_folder
 from friendly_sam.lab.paper.theory.lemma1 import at_sigma
 from friendly_sam.lab.plotting.canvas import Kind, Paint, legend, title, write_figure
 from friendly_sam.lab.plotting.palette import Ink
@@ -34,7 +35,7 @@ def figures(folder: Path, out: Path) -> list[Figure]:
         data = read_json_object(path)["data"]
     except KeyError as error:
         raise LabError(f"{path} is damaged: data is missing") from error
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     try:
         return _drawn(data, out)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
