@@ -30,11 +30,21 @@ from lab_runs import final_state, same, tiny_config
 
 from friendly_sam.lab.cli import main as fsam
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.records.environment import environment
 from friendly_sam.lab.records.run import read_run, run_state
 from friendly_sam.lab.training.interrupts import Stopped
+from friendly_sam.lab.training.streams import load_data
 from friendly_sam.lab.training.trainer import train
 
 METHODS = ("base", "sam", "fsam", "fasam")
+
+
+def warm_up() -> None:
+    """Import and read what every run needs, so that a fork need not; nothing is trained."""
+    load_data(tiny_config(Path("none")))
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    environment()
+    from torch.utils.tensorboard.writer import SummaryWriter  # noqa: F401
 
 
 def child(work: Callable[[], int], *, wait: bool = True) -> tuple[int, int]:
@@ -252,6 +262,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300, help="kills; the others follow from it")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    warm_up()
     dice, seen, began = random.Random(options.seed), Counter[str](), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
