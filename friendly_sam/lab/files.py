@@ -26,9 +26,27 @@ DRAFT = ".fsam-draft-"
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a text or bytes as a whole."""
-    with draft(path.parent) as file:
+    with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BufferedRandom]:
+    """Open a file for writing that takes its name at the end of the block."""
+    with draft(path.parent) as file:
+        yield file
         publish(file, path)
+
+
+def write_to_cache(path: Path, content: bytes) -> None:
+    """Write one of many files as a whole; not flushed to the disk, so its reader has to check."""
+    with _new_draft(path.parent) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.replace(file.name, path)
+        finally:
+            Path(file.name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

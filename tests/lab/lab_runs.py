@@ -70,6 +70,7 @@ def checkpoint(folder: str | Path | None, which: str = "last") -> Path:
 def final_state(folder: str | Path | None) -> dict[str, Any]:
     """Read a run's last checkpoint, without what the clock and the folder's name put there."""
     state = torch.load(checkpoint(folder), weights_only=True)
+    state.pop("best_step")  # a run that keeps no best ends with the same weights
     state["config"].pop("output")
     state["config"].pop("engine")
     state["position"].pop("metrics")

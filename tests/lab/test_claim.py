@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import pytest
 from lab_runs import Tiny, checkpoint, final_state, same
 
-from friendly_sam.lab.cli import main
-from friendly_sam.lab.cli.demo import demo
+from friendly_sam.lab.cli import demo, main
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.claim import LOCK, claimed
@@ -138,21 +136,20 @@ def test_a_finished_run_gets_damaged_final_weights_back(tiny: Tiny) -> None:
     assert contents(folder) == before
 
 
-def test_a_fresh_demo_deletes_runs_of_demos_and_no_others(
-    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    quick = {"seeds": 1, "radii": [0.2], "epochs": 1, "workers": 1}
+def test_a_fresh_demo_deletes_runs_of_demos_and_no_others(tiny: Tiny, tmp_path: Path) -> None:
+    runs = [demo._config(tmp_path, *key, epochs=1) for key in demo._keys(1, [0.2])]
     mine = train(tiny("runs/mine"))
     before = contents(mine)
-    demo(Path(), **quick)
-    first = (tmp_path / "runs" / "sgd-seed0" / "environment.json").read_bytes()
-    shutil.copytree(tmp_path / "runs" / "sgd-seed0", tmp_path / "runs" / "sgd-seed7")
-    demo(Path(), **quick, fresh=True)
+    assert demo._claim(tmp_path, runs, fresh=True) == 0
+    for run in runs:
+        train(run)
+    assert demo._claim(tmp_path, runs, fresh=False) == 3
+    copy = tmp_path / "runs" / "sgd-seed7"
+    shutil.copytree(tmp_path / "runs" / "sgd-seed0", copy)
+    assert demo._claim(tmp_path, runs[:1], fresh=True) == 0
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["mine", "sgd-seed7"]
     assert contents(mine) == before
-    assert (tmp_path / "runs" / "sgd-seed7").is_dir()
-    assert (tmp_path / "runs" / "sgd-seed0" / "environment.json").read_bytes() != first
-    assert "sgd-seed0" in json.loads((tmp_path / "demo.json").read_text())["runs"]
+    more = [demo._config(tmp_path, *key, epochs=1) for key in demo._keys(8, [0.2])]
     with pytest.raises(LabError, match="sgd-seed7 is no run of this demo"):
-        demo(Path(), **{**quick, "seeds": 8}, fresh=True)
-    assert contents(mine) == before
+        demo._claim(tmp_path, more, fresh=True)
+    assert copy.is_dir()

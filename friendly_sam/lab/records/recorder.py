@@ -23,7 +23,7 @@ from typing import Any
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import to_yaml
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import make_folder, open_to_append, write_atomically
+from friendly_sam.lab.files import open_to_append, refuse_link, write_atomically
 from friendly_sam.lab.records.environment import environment
 from friendly_sam.lab.records.run import State
 
@@ -54,6 +54,7 @@ class Recorder:
         resumed: bool = False,
     ) -> None:
         self.folder = folder
+        refuse_link(folder / "tensorboard")
         path = folder / "metrics.jsonl"
         content = _known_metrics(path, position, digest)
         self._digest = hashlib.sha256(content)
@@ -66,7 +67,6 @@ class Recorder:
         if config.engine.tensorboard:
             from torch.utils.tensorboard.writer import SummaryWriter
 
-            make_folder(folder / "tensorboard")
             self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
 
     def _start(self, epoch: int, resumed: bool) -> None:

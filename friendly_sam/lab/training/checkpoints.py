@@ -73,16 +73,17 @@ def _digest(file: BufferedReader | BufferedRandom) -> str:
 
 def write(folder: Path, state: State, step: int) -> Path:
     """Write a checkpoint as a whole; return its path."""
+    name = f"step-{step:08}"
     try:
         with draft(folder) as file:
             torch.save(state, file)
-            path = folder / f"step-{step:08}-{_digest(file)}.pt"
+            path = folder / f"{name}-{_digest(file)}.pt"
             publish(file, path)
     except (OSError, RuntimeError) as error:
         # torch reports a full disk as a RuntimeError, with the system's error as context.
         cause = error if isinstance(error, OSError) else error.__context__
         reason = (cause.strerror if isinstance(cause, OSError) else None) or error
-        raise RunError(f"cannot write checkpoint of step {step} in {folder}: {reason}") from error
+        raise RunError(f"cannot write checkpoint {folder / name}: {reason}") from error
     return path
 
 
