@@ -79,6 +79,10 @@ COMMANDS = {
         before=("train", "--method.name", "base", *QUIET, "--output", "{out}/run"),
     ),
     "reproduce": Attacked(("reproduce", "decay", "--workers", "1", "--output", "{out}")),
+    "tune": Attacked((
+        "tune", "--trials", "2", "--seeds", "1", "--search", "base.lr=0.05:0.2",
+        "--data.validation_size", "30", *QUIET, "--output", "{out}",
+    )),
     "sharpness": Attacked(
         ("sharpness", "{out}/run", "--images", "20", "--grid", "3", "--output", "{out}/page.html"),
         before=("train", *QUIET, "--output", "{out}/run"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lab_runs import Tiny, checkpoint, final_state, same
 
-from friendly_sam.lab.cli import demo, main
+from friendly_sam.lab.cli import demo, demo_folder, main
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.claim import LOCK, claimed
@@ -138,18 +138,19 @@ def test_a_finished_run_gets_damaged_final_weights_back(tiny: Tiny) -> None:
 
 def test_a_fresh_demo_deletes_runs_of_demos_and_no_others(tiny: Tiny, tmp_path: Path) -> None:
     runs = [demo._config(tmp_path, *key, epochs=1) for key in demo._keys(1, [0.2])]
+    first = Path(str(runs[0].output)).name.removesuffix("0")
     mine = train(tiny("runs/mine"))
     before = contents(mine)
-    assert demo._claim(tmp_path, runs, fresh=True) == 0
+    assert demo_folder.claim(tmp_path, runs, fresh=True) == 0
     for run in runs:
         train(run)
-    assert demo._claim(tmp_path, runs, fresh=False) == 3
-    copy = tmp_path / "runs" / "sgd-seed7"
-    shutil.copytree(tmp_path / "runs" / "sgd-seed0", copy)
-    assert demo._claim(tmp_path, runs[:1], fresh=True) == 0
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["mine", "sgd-seed7"]
+    assert demo_folder.claim(tmp_path, runs, fresh=False) == len(runs)
+    copy = tmp_path / "runs" / f"{first}7"
+    shutil.copytree(tmp_path / "runs" / f"{first}0", copy)
+    assert demo_folder.claim(tmp_path, runs[:1], fresh=True) == 0
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["mine", f"{first}7"]
     assert contents(mine) == before
     more = [demo._config(tmp_path, *key, epochs=1) for key in demo._keys(8, [0.2])]
-    with pytest.raises(LabError, match="sgd-seed7 is no run of this demo"):
-        demo._claim(tmp_path, more, fresh=True)
+    with pytest.raises(LabError, match=f"{first}7 is no run of this demo"):
+        demo_folder.claim(tmp_path, more, fresh=True)
     assert copy.is_dir()

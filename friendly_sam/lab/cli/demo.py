@@ -9,11 +9,11 @@ order, so methods are compared seed by seed.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from friendly_sam.lab.cli.demo_folder import claim
 from friendly_sam.lab.cli.parser import (
     MOST_SEEDS,
     MOST_WORKERS,
@@ -21,17 +21,11 @@ from friendly_sam.lab.cli.parser import (
     command_parser,
     whole,
 )
-from friendly_sam.lab.config.identity import difference
 from friendly_sam.lab.config.presets import preset
-from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import EngineConfig, RunConfig
 from friendly_sam.lab.config.settings import changed
-from friendly_sam.lab.config.yaml import from_yaml
 from friendly_sam.lab.errors import LabError, RunError
-from friendly_sam.lab.files import check_writable, make_folder, write_atomically
 from friendly_sam.lab.plotting.panels import Panel, Series
-from friendly_sam.lab.records.claim import claimed, clear, holds_run
-from friendly_sam.lab.records.measured_once import kept
 from friendly_sam.lab.records.run import is_run, read_run
 from friendly_sam.lab.report import page
 from friendly_sam.lab.report.page import Page, Section
@@ -54,8 +48,6 @@ TUNED: dict[str, dict[str, float]] = {
 }
 """What validation chose for each, with 10 trials: `docs/results/mini/table1.json`."""
 LABELS = {"sgd": "SGD", "sam": "SAM", "fsam": "F-SAM"}
-MARK = "demo.json"
-"""File of the demo's folder that names its runs."""
 Scores = dict[int, float]
 """Test accuracy by seed."""
 
@@ -84,7 +76,7 @@ def demo(
     """Run the demo, print its table and its sentence, write figure and page."""
     check_workers(workers)
     runs = {key: _config(output, *key, epochs=epochs) for key in _keys(seeds, radii)}
-    done = _claim(output, list(runs.values()), fresh)
+    done = claim(output, list(runs.values()), fresh)
     print(
         f"{len(runs)} small trainings on 1,000 handwritten digits, 60 % of whose labels are random:"
         f" SGD, SAM and F-SAM, each tuned,\nthen SAM and F-SAM at radius "
@@ -167,29 +159,6 @@ def _config(
 def _words(settings: Mapping[str, float]) -> str:
     names = {"base.lr": "learning rate", "base.weight_decay": "weight decay", "method.rho": "ρ"}
     return ", ".join(f"{names.get(n, 'decay')} {value:g}" for n, value in settings.items())
-
-
-def _claim(output: Path, runs: Sequence[RunConfig], fresh: bool) -> int:
-    """Note which runs are the demo's, so that it deletes no others; return how many are there."""
-    check_writable(output / "runs")
-    made = kept(output / MARK, {}) or {"runs": []}
-    ours = {str(name) for name in made["runs"]} if isinstance(made.get("runs"), list) else set()
-    folders = [Path(str(run.output)) for run in runs]
-    for folder in folders:
-        if holds_run(folder) and folder.name not in ours:
-            raise LabError(f"{folder} is no run of this demo: choose another --output")
-    for folder in (output / "runs").iterdir() if fresh and (output / "runs").is_dir() else ():
-        if folder.name in ours and holds_run(folder):
-            with claimed(folder, replace=True):
-                clear(folder)
-    there = [run for run, folder in zip(runs, folders, strict=True) if is_run(folder)]
-    for run in there:
-        if difference(from_yaml(Path(str(run.output)) / "config.yaml"), resolve(run)) is not None:
-            raise LabError(f"{output} holds a demo of other settings: --fresh forgets it")
-    make_folder(output / "runs")
-    names = sorted(ours | {folder.name for folder in folders})
-    write_atomically(output / MARK, json.dumps({"runs": names}, indent=2) + "\n")
-    return len(there)
 
 
 def _collect(runs: dict[Key, RunConfig], failed: tuple[str, ...]) -> Results:

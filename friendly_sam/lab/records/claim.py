@@ -24,7 +24,7 @@ LOCK = ".fsam-lock"
 """The first file of a run's folder: the lock, and the mark that the folder is ours."""
 RECORDS = (
     "status.json", "config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "tensorboard",
-    "sharpness.json", "landscape.json",
+    "sharpness.json", "landscape.json", "inputs.json",
 )  # fmt: skip
 """All that the lab writes into a run's folder; without the first, a run is not finished."""
 
