@@ -20,16 +20,17 @@ def available() -> int | None:
     return max(0, min(found)) if found else None
 
 
-def require(need: int, what: str, advice: str) -> None:
+def require(need: int, what: str, advice: str, *, share: float = 1.0) -> None:
     """Refuse what will not fit, with the estimate.
 
     Args:
         need: bytes, estimated.
         what: what takes them, such as "1,797 images of 4000x4000 in memory".
         advice: what to change.
+        share: of what is free that it may take; training needs some too.
     """
     free = available()
-    if free is not None and need > free:
+    if free is not None and need > share * free:
         raise LabError(f"{what} would take {size(need)}, and {size(free)} are free: {advice}")
 
 

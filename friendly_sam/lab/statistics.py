@@ -26,6 +26,8 @@ def summarize(values: Sequence[float]) -> Summary:
     """Summarize values; at least one."""
     if not values:
         raise ValueError("values must hold at least one number, got none")
+    if not all(map(math.isfinite, values)):  # a run that diverged
+        return Summary(math.nan, math.nan, len(values))
     std = statistics.stdev(values) if len(values) > 1 else math.nan
     return Summary(statistics.fmean(values), std, len(values))
 

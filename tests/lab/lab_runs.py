@@ -18,6 +18,7 @@ from friendly_sam.lab.config.schema import (
     ModelConfig,
     RunConfig,
 )
+from friendly_sam.lab.training.checkpoints import Checkpoints
 
 Tiny = Callable[..., RunConfig]
 Fsam = Callable[..., CompletedProcess[str]]
@@ -59,9 +60,17 @@ def same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def checkpoint(folder: str | Path | None, which: str = "last") -> Path:
+    """Give the path of a run's last or best checkpoint."""
+    found = Checkpoints(Path(str(folder)) / "checkpoints").path(which)
+    assert found is not None
+    return found
+
+
 def final_state(folder: str | Path | None) -> dict[str, Any]:
     """Read a run's last checkpoint, without what the clock and the folder's name put there."""
-    state = torch.load(Path(str(folder)) / "checkpoints" / "last.pt", weights_only=True)
+    state = torch.load(checkpoint(folder), weights_only=True)
+    state.pop("best_step")  # a run that keeps no best ends with the same weights
     state["config"].pop("output")
     state["config"].pop("engine")
     state["position"].pop("metrics")

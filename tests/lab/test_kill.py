@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from lab_runs import Fsam, final_state, same
+from system_calls import SUPPORTED
 
 from friendly_sam.lab.records.run import read_run
 
@@ -95,3 +96,19 @@ def test_a_second_process_is_kept_out_of_the_folder(fsam: Fsam, tmp_path: Path) 
     _, error = process.communicate(timeout=60)
     assert process.returncode == 143, error
     assert read_run(tmp_path / "shared").state == "running"
+
+
+def test_a_sample_of_kills_at_system_calls_and_of_flipped_bits() -> None:
+    """Some of `make attack`: nothing is lost, nothing is changed."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("kills.py")), "--sample", "12",
+         "--flips", "500", "--only", "train"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    if SUPPORTED:
+        assert "| all | | 12 | 0 | 0 |" in done.stdout
+        assert "500 flipped bits: {'same': 500}" in done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from lab_runs import Tiny, final_state, same
+from lab_runs import Tiny, checkpoint, final_state, same
 
 from friendly_sam import Every, From, Policy, Randomly, SharpnessAware
 from friendly_sam.lab.cli import main
@@ -121,8 +121,7 @@ def test_a_method_trains_from_the_command_line_and_resumes_bit_for_bit(
     command = ["train", "--method.name", *words, *SMALL]
     assert main([*command, "--output", "alone"]) == 0
     assert main([*command, "--engine.checkpoint_steps", "1", "--output", "cut"]) == 0
-    checkpoints = Path("cut/checkpoints")
-    (checkpoints / "previous.pt").rename(checkpoints / "last.pt")  # as if it had stopped earlier
+    checkpoint("cut").unlink()  # as if it had stopped earlier
     status = json.loads(Path("cut/status.json").read_text())
     Path("cut/status.json").write_text(json.dumps({**status, "state": "running"}))
     again = [*command, "--engine.checkpoint_steps", "1", "--output", "cut", "--resume"]

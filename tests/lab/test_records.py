@@ -7,10 +7,17 @@ import pytest
 from lab_runs import Tiny
 
 from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.recorder import Recorder
 from friendly_sam.lab.records.run import read_run, run_state
 from friendly_sam.lab.training.trainer import train
+
+
+def recorder(config: RunConfig) -> Recorder:
+    """Give a recorder of a new folder."""
+    Path(str(config.output)).mkdir()
+    return Recorder(Path(str(config.output)), config)
 
 
 def test_a_run_leaves_all_its_records(tiny: Tiny) -> None:
@@ -75,36 +82,27 @@ def test_a_failure_is_marked_and_an_interrupt_is_left_open(tiny: Tiny) -> None:
     for name, error, state in (
         ("a", ValueError("no luck"), "failed"),
         ("b", KeyboardInterrupt(), "running"),
+        ("c", BrokenPipeError(), "running"),
     ):
         config = resolve(tiny(name))
         folder = Path(str(config.output))
-        with pytest.raises(type(error)), Recorder(folder, config):
+        with pytest.raises(type(error)), recorder(config):
             raise error
         assert run_state(folder) == state
         assert not read_run(folder).finished
     assert read_run(folder.parent / "a").message == "no luck"
 
 
-def test_two_processes_cannot_write_one_run(tiny: Tiny) -> None:
-    config = resolve(tiny())
-    folder = Path(str(config.output))
-    with (
-        Recorder(folder, config),
-        pytest.raises(LabError, match="another process is writing"),
-    ):
-        Recorder(folder, config)
-
-
 def test_what_the_checkpoint_does_not_know_is_cut_off(tiny: Tiny) -> None:
     config = resolve(tiny())
     folder = Path(str(config.output))
-    with Recorder(folder, config) as recorder:
-        recorder.epoch({"epoch": 1})
-        position, digest = recorder.sync()
-        recorder.epoch({"epoch": 2})
-    with Recorder(folder, config, position=position, digest=digest, epoch=1) as recorder:
-        assert recorder.sync() == (position, digest)
-        recorder.epoch({"epoch": 2, "again": 1})
+    with recorder(config) as first:
+        first.epoch({"epoch": 1})
+        position, digest = first.sync()
+        first.epoch({"epoch": 2})
+    with Recorder(folder, config, position=position, digest=digest, epoch=1) as again:
+        assert again.sync() == (position, digest)
+        again.epoch({"epoch": 2, "again": 1})
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"epoch": 1}, {"epoch": 2, "again": 1}]
     with pytest.raises(LabError, match="the checkpoint knows of 10000"):
@@ -114,10 +112,10 @@ def test_what_the_checkpoint_does_not_know_is_cut_off(tiny: Tiny) -> None:
 def test_one_flipped_bit_in_the_records_is_noticed(tiny: Tiny) -> None:
     config = resolve(tiny())
     folder = Path(str(config.output))
-    with Recorder(folder, config) as recorder:
-        recorder.epoch({"epoch": 1, "test_accuracy": 81.25})
-        position, digest = recorder.sync()
-        recorder.finish()
+    with recorder(config) as whole_run:
+        whole_run.epoch({"epoch": 1, "test_accuracy": 81.25})
+        position, digest = whole_run.sync()
+        whole_run.finish()
     assert read_run(folder).final("test_accuracy") == 81.25
     for name in ("metrics.jsonl", "config.yaml"):
         path = folder / name

@@ -10,7 +10,7 @@ import friendly_sam
 
 PACKAGE = Path(friendly_sam.__file__).parent
 ORDER = (
-    "errors", "terminal", "torchrun", "files", "reading", "memory", "statistics", "config",
+    "errors", "terminal", "torchrun", "trust", "files", "reading", "memory", "statistics", "config",
     "data", "models", "records", "training", "runner", "search", "plotting", "report",
     "sharpness", "paper", "bench", "promises", "cli", "__main__",
 )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from lab_runs import tiny_config
+from lab_runs import checkpoint, tiny_config
 
 from friendly_sam.lab.cli.sharpness import run as sharpness
 from friendly_sam.lab.errors import LabError
@@ -56,14 +56,15 @@ def test_other_settings_other_weights_or_a_damaged_file_are_measured_again(runs)
     assert len(measure(runs[0], top=2, **QUICK)["eigenvalues"]) == 2
     (runs[0] / "sharpness.json").write_text("{")
     assert measure(runs[0], **QUICK) == first
-    shutil.copy(runs[1] / "checkpoints" / "last.pt", runs[0] / "checkpoints" / "last.pt")
+    shutil.rmtree(runs[0] / "checkpoints")
+    shutil.copytree(runs[1] / "checkpoints", runs[0] / "checkpoints")
     assert measure(runs[0], **QUICK)["lambda1"] != first["lambda1"]
 
 
 def test_it_is_the_spectrum_of_the_last_weights_on_the_labels_trained_on(runs):
     examined = subject(runs[0], data_size=10_000)
     assert examined.objective.samples == 250
-    saved = torch.load(runs[0] / "checkpoints" / "last.pt", weights_only=True)["model"]
+    saved = torch.load(checkpoint(runs[0]), weights_only=True)["model"]
     state = examined.model.state_dict()
     assert all(torch.equal(state[name], saved[name]) for name in saved)
     found = top_eigenpairs(subject(runs[0], data_size=60).objective, 5)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from lab_runs import Tiny, final_state, same
+from lab_runs import Tiny, checkpoint, final_state, same
 
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.errors import LabError, RunError
@@ -127,16 +128,20 @@ def test_an_interrupted_run_goes_on_bit_for_bit(settings: dict[str, Any], tiny: 
     assert len(read_run(folder).environment["starts"]) == 3
 
 
-def test_a_damaged_checkpoint_costs_only_the_time_since_the_one_before(tiny: Tiny) -> None:
+def test_a_damaged_checkpoint_costs_only_the_time_since_the_one_before(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
     alone = final_state(train(tiny("alone")))
     config = tiny("cut", engine={"checkpoint_steps": 1})
     folder = Path(str(config.output))
     with pytest.raises(KeyboardInterrupt):
         train(config, listener=Stop(6))
-    last = folder / "checkpoints" / "last.pt"
+    last = checkpoint(folder)
     last.write_bytes(last.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match="going back to the one before"):
-        train(config, resume=True)
+    train(config, resume=True)
+    said = capsys.readouterr().err
+    assert said.startswith(f"damaged: {last}; going on from ")
+    assert said.count("\n") == 1
     assert same(final_state(folder), alone)
     assert [line["epoch"] for line in read_run(folder).metrics] == [1, 2]
 
@@ -164,7 +169,8 @@ def test_a_run_cut_off_as_it_began_starts_again_and_a_foreign_folder_is_left_alo
         writes.append(path)
         raise KeyboardInterrupt
 
-    for name in ("config.yaml", "environment.json", "status.json"):
+    names = ("config.yaml", "status.json", "environment.json", "metrics.jsonl")
+    for name in names:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             original = records.write_atomically
             patch.setattr(
@@ -175,9 +181,9 @@ def test_a_run_cut_off_as_it_began_starts_again_and_a_foreign_folder_is_left_alo
                 ),
             )
             train(config, resume=True)
-    assert [path.name for path in writes] == ["config.yaml", "environment.json", "status.json"]
-    assert run_state(folder) is None
-    assert read_run(train(config)).finished
+    assert tuple(path.name for path in writes) == names
+    assert not (folder / "checkpoints").exists()
+    assert read_run(train(config, resume=True)).finished
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     with pytest.raises(LabError, match="is not empty and holds no run"):
@@ -189,8 +195,9 @@ def test_a_checkpoint_of_another_model_is_refused(tiny: Tiny) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(config, listener=Stop(6))
     folder = train(other)
-    source = folder / "checkpoints" / "last.pt"
-    (Path(str(config.output)) / "checkpoints" / "last.pt").write_bytes(source.read_bytes())
+    checkpoints = Path(str(config.output)) / "checkpoints"
+    shutil.rmtree(checkpoints)
+    shutil.copytree(folder / "checkpoints", checkpoints)
     with pytest.raises(LabError, match=r"another run: model\.name is mlp there and cnn here"):
         train(config, resume=True)
 
@@ -203,12 +210,12 @@ def test_a_loss_that_is_no_number_stops_the_run(precision: str, tiny: Tiny) -> N
     run = read_run(Path(str(config.output)))
     assert run.state == "failed"
     assert "the loss is" in run.message
-    assert not (run.folder / "checkpoints" / "last.pt").exists()
+    assert not (run.folder / "checkpoints").exists()
 
 
 def test_best_is_kept_by_validation_accuracy(tiny: Tiny) -> None:
     folder = train(tiny(data={"validation_size": 60}, epochs=5))
-    best = torch.load(folder / "checkpoints" / "best.pt", weights_only=True)
+    best = torch.load(checkpoint(folder, "best"), weights_only=True)
     scores = read_run(folder).series("validation_accuracy")
     assert best["position"]["best"] == max(scores)
     assert best["position"]["epoch"] == scores.index(max(scores)) + 1

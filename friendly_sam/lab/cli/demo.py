@@ -9,11 +9,11 @@ order, so methods are compared seed by seed.
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from friendly_sam.lab.cli.demo_folder import claim
 from friendly_sam.lab.cli.parser import (
     MOST_SEEDS,
     MOST_WORKERS,
@@ -21,12 +21,9 @@ from friendly_sam.lab.cli.parser import (
     command_parser,
     whole,
 )
-from friendly_sam.lab.config.identity import difference
 from friendly_sam.lab.config.presets import preset
-from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import EngineConfig, RunConfig
 from friendly_sam.lab.config.settings import changed
-from friendly_sam.lab.config.yaml import from_yaml
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.records.run import is_run, read_run
@@ -79,15 +76,7 @@ def demo(
     """Run the demo, print its table and its sentence, write figure and page."""
     check_workers(workers)
     runs = {key: _config(output, *key, epochs=epochs) for key in _keys(seeds, radii)}
-    if fresh:
-        _clear(output)
-    done = 0
-    for run in runs.values():
-        folder = Path(str(run.output))
-        if is_run(folder):
-            done += 1
-            if difference(from_yaml(folder / "config.yaml"), resolve(run)) is not None:
-                raise LabError(f"{output} holds a demo of other settings: --fresh forgets it")
+    done = claim(output, list(runs.values()), fresh)
     print(
         f"{len(runs)} small trainings on 1,000 handwritten digits, 60 % of whose labels are random:"
         f" SGD, SAM and F-SAM, each tuned,\nthen SAM and F-SAM at radius "
@@ -170,14 +159,6 @@ def _config(
 def _words(settings: Mapping[str, float]) -> str:
     names = {"base.lr": "learning rate", "base.weight_decay": "weight decay", "method.rho": "ρ"}
     return ", ".join(f"{names.get(n, 'decay')} {value:g}" for n, value in settings.items())
-
-
-def _clear(output: Path) -> None:
-    """Remove the runs of an earlier demo, and nothing that is not a run."""
-    folder = output / "runs"
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if is_run(path):
-            shutil.rmtree(path)
 
 
 def _collect(runs: dict[Key, RunConfig], failed: tuple[str, ...]) -> Results:

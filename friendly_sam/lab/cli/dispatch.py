@@ -19,6 +19,7 @@ from friendly_sam.lab import torchrun
 from friendly_sam.lab.errors import LabError, RunError, did_you_mean
 from friendly_sam.lab.terminal import printable_output
 from friendly_sam.lab.training.interrupts import Stopped
+from friendly_sam.lab.trust import OPTION, trusting
 
 COMMANDS = {
     "demo": "see in two minutes what F-SAM does",
@@ -95,7 +96,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(
             "usage: fsam COMMAND ...\n\nFriendly Sharpness-Aware Minimization: train, compare, "
-            f"look.\n\ncommands:\n{listing}\n\n`fsam COMMAND --help` tells more.\n\n"
+            f"look.\n\ncommands:\n{listing}\n\n`fsam COMMAND --help` tells more.\n"
+            f"{OPTION} lets a network hf:NAME run the code that it brings.\n\n"
             "example:\n  fsam train --preset digits-mlp-fsam --method.rho 0.4"
         )
         return 0
@@ -109,7 +111,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
         hint = did_you_mean(name, COMMANDS)
         raise LabError(f"unknown command {name!r}{hint}: choose from {', '.join(COMMANDS)}")
     command = importlib.import_module(f"friendly_sam.lab.cli.{name.replace('-', '_')}")
-    return int(command.run(arguments[1:]))
+    rest = [word for word in arguments[1:] if word != OPTION]
+    with trusting(len(rest) < len(arguments) - 1):
+        return int(command.run(rest))
 
 
 def _how_to_install(error: ModuleNotFoundError) -> str:

@@ -10,7 +10,7 @@ from friendly_sam.lab.cli.parser import Parser
 from friendly_sam.lab.config.presets import RECIPES, preset
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import config_parser, from_arguments, from_yaml
-from friendly_sam.lab.records.run import is_run
+from friendly_sam.lab.errors import LabError
 
 
 def settings(
@@ -42,7 +42,9 @@ def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
     first.add_argument("--model.name", dest="network")
     found = first.parse_known_args(list(rest))[0]
     folder = found.output
-    if resume and not named_config and folder is not None and is_run(folder):
+    if resume and not named_config and folder is not None:
+        if not (folder / "config.yaml").is_file():
+            raise LabError(f"--resume: there is no run in {folder} (no config.yaml)")
         return from_yaml(folder / "config.yaml")
     if found.network in RECIPES and not named_config:
         return preset(RECIPES[found.network])

@@ -9,15 +9,18 @@ from friendly_sam.lab import torchrun
 from friendly_sam.lab.cli.parser import Parser
 from friendly_sam.lab.cli.run_settings import settings
 from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.records.claim import holds_run
 
-_USAGE = "fsam train [--preset NAME] [--config FILE] [--resume] [--SETTING VALUE ...]"
+_USAGE = "fsam train [--preset NAME] [--config FILE] [--resume | --overwrite] [--SETTING ...]"
 
 _DESCRIPTION = """\
 Train a network and keep the records in a folder.
 
 --preset NAME starts from a preset of `fsam list presets`, --config FILE from a YAML file;
 settings named below override both. --resume goes on with the run in --output, bit for bit;
-without a preset or a file, the settings are those of that run.
+without a preset or a file, the settings are those of that run. --overwrite replaces the run in
+--output.
 """
 
 _EXAMPLE = """\
@@ -32,12 +35,14 @@ examples:
 def run(arguments: Sequence[str]) -> int:
     """Train one run, or go on with one."""
     first = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
-    first.add_argument("--resume", action="store_true")
+    either = first.add_mutually_exclusive_group()
+    either.add_argument("--resume", action="store_true")
+    either.add_argument("--overwrite", action="store_true")
     options, rest = first.parse_known_args(list(arguments))
     config = resolve(
         settings(
             rest,
-            own=("--resume",),
+            own=("--resume", "--overwrite"),
             resume=options.resume,
             prog="fsam train",
             usage=_USAGE,
@@ -45,11 +50,13 @@ def run(arguments: Sequence[str]) -> int:
             epilog=_EXAMPLE,
         )
     )
+    if options.resume and not holds_run(Path(str(config.output))):
+        raise LabError(f"--resume: there is no run in {config.output}")
     from friendly_sam.lab.runner.progress import RunProgress
     from friendly_sam.lab.training.trainer import train
 
     with RunProgress(config) as progress:
-        folder = train(config, resume=options.resume, listener=progress)
+        folder = train(config, **vars(options), listener=progress)
     if torchrun.rank() == 0:
         print(_closing(folder, listed=progress.announced))
     return 0

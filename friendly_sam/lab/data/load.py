@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from friendly_sam.lab.data.randomness import generator_for
 from friendly_sam.lab.data.selection import Selection, Shape
 from friendly_sam.lab.data.source import WHOLE, open_folder, open_hub
 from friendly_sam.lab.errors import did_you_mean
+from friendly_sam.lab.memory import require
 
 LARGEST_IN_MEMORY = 64
 LARGE_IMAGE_SIZE = 224
@@ -111,6 +113,7 @@ def load(
         train.labels, rate=label_noise, classes=len(names), noise_from=noise_from, seed=seed
     )
     shape = _shape(train, info, image_size, in_memory)
+    _check_memory([part for part in (train, validation, test) if part is not None], shape)
     mean, std = _statistics(info, shape.channels)
     return ImageData(
         name=name,
@@ -124,6 +127,19 @@ def load(
         image_size=shape.size,
         digest=_digest(train, validation, test),
     )
+
+
+def _check_memory(parts: Sequence[Selection], shape: Shape) -> None:
+    """Refuse images that would take most of the memory, before any is decoded."""
+    if shape.in_memory:
+        need = sum(math.prod(part.dimensions(shape)) for part in parts)
+        count = sum(len(part) for part in parts)
+        require(
+            need,
+            f"{count:,} images of {shape.size}x{shape.size} in memory",
+            "choose a smaller data.image_size, fewer images, or data.in_memory false",
+            share=0.5,
+        )
 
 
 def _digest(*parts: Selection | None) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.data.columns import Columns
 from friendly_sam.lab.data.content import digest_of_files
-from friendly_sam.lab.files import atomic_file
 from friendly_sam.lab.memory import size
 from friendly_sam.lab.reading import open_regular, regular_size
 
@@ -81,13 +81,13 @@ def arrow_file(files: Sequence[Path], columns: Columns, cache: Path) -> ArrowFil
     path = cache / "friendly-sam" / f"{digest}.arrow"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            atomic_file(path) as sink,
-            pa.ipc.new_stream(sink, _schema()) as writer,
-        ):
-            for file in files:
-                for batch in _batches(file, columns):
-                    writer.write_batch(batch)
+        with tempfile.TemporaryDirectory(dir=path.parent) as draft:
+            whole = Path(draft, path.name)
+            with pa.OSFile(str(whole), "wb") as sink, pa.ipc.new_stream(sink, _schema()) as writer:
+                for file in files:
+                    for batch in _batches(file, columns):
+                        writer.write_batch(batch)
+            whole.replace(path)  # it appears whole or not at all
     return ArrowFile(path)
 
 

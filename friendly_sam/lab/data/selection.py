@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,6 @@ from torch import Tensor
 from friendly_sam.lab.data.dataset import EncodedImages, Images, Split
 from friendly_sam.lab.data.pixels import fit_square, from_tensor, stored_bytes, to_tensor
 from friendly_sam.lab.data.source import Source
-from friendly_sam.lab.memory import require
 
 SAMPLES = 4096
 """Images of a split that its digest depends on."""
@@ -66,7 +64,7 @@ class Selection:
             pixels = rows[self.positions]
             if pixels.shape[-2:] == (shape.size, shape.size):
                 return pixels
-            images = self._memory(shape)
+            images = torch.empty(self.dimensions(shape), dtype=torch.uint8)
             for index, image in enumerate(pixels):
                 images[index] = to_tensor(fit_square(from_tensor(image), shape.size))
             return images
@@ -75,7 +73,7 @@ class Selection:
         )
         if not shape.in_memory:
             return encoded
-        images = self._memory(shape)
+        images = torch.empty(self.dimensions(shape), dtype=torch.uint8)
         for index in range(len(encoded)):
             picture = encoded[index]
             try:
@@ -84,15 +82,9 @@ class Selection:
                 raise ValueError(f"{encoded.name(index)}: resized, {error}") from error
         return images
 
-    def _memory(self, shape: Shape) -> Tensor:
-        """Take the memory of all images, if there is that much."""
-        dimensions = (len(self), shape.channels, shape.size, shape.size)
-        require(
-            math.prod(dimensions),
-            f"{len(self):,} images of {shape.size}x{shape.size} in memory (the {self.name} split)",
-            "choose a smaller data.image_size, fewer images, or data.in_memory false",
-        )
-        return torch.empty(dimensions, dtype=torch.uint8)
+    def dimensions(self, shape: Shape) -> tuple[int, int, int, int]:
+        """Return the shape of all images together."""
+        return len(self), shape.channels, shape.size, shape.size
 
     def digest(self) -> str:
         """Return a digest of all labels, and of the images as they are stored.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from friendly_sam._machinery.install import how_to_install
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.memory import require
+from friendly_sam.lab.models.estimate import COPIES, FLOAT
+from friendly_sam.lab.reading import read_json_object, regular_size
+from friendly_sam.lab.trust import OPTION, remote_code_is_trusted
+
+DEEPEST = 1000
+"""Layers of a network in a folder of others."""
 
 
 class HuggingFaceClassifier(nn.Module):
@@ -54,20 +63,42 @@ def hugging_face(
         ) from error
 
     folder = _local_folder(name)
+    try:
+        if folder is not None:
+            _check_folder(folder)
+    except LabError as error:
+        raise ValueError(f"cannot load hf:{name}: {error}") from error
     source = name if folder is None else str(folder)
+    trust = {"trust_remote_code": remote_code_is_trusted()}
     auto: Any = AutoModelForImageClassification  # its methods are not typed
     with _quiet():
         try:
-            config = AutoConfig.from_pretrained(source, num_labels=classes)
+            config = AutoConfig.from_pretrained(source, num_labels=classes, **trust)
             _check_channels(config, in_channels)
             # float32 whatever the checkpoint is in: mixed precision is the engine's choice.
+            with torch.device("meta"):
+                shapes = auto.from_config(config, dtype=torch.float32, **trust)
+            weights = sum(parameter.numel() for parameter in shapes.parameters())
+            require(
+                FLOAT * COPIES * weights,
+                f"training it with {weights:,} weights",
+                "choose a smaller network",
+            )
             if folder is not None and not _has_weights(folder):
-                model = auto.from_config(config, dtype=torch.float32)
+                model = auto.from_config(config, dtype=torch.float32, **trust)
             else:
                 model = auto.from_pretrained(
-                    source, config=config, ignore_mismatched_sizes=True, dtype=torch.float32
+                    source,
+                    config=config,
+                    ignore_mismatched_sizes=True,
+                    dtype=torch.float32,
+                    **trust,
                 )
         except Exception as error:  # each file format brings error classes of its own
+            if "trust_remote_code" in str(error):
+                raise ValueError(
+                    f"hf:{name} brings code of its own, which is not run unless {OPTION} is said"
+                ) from error
             raise ValueError(f"cannot load hf:{name}: {_line(error)}") from error
     model.train()
     own_size = getattr(config, "image_size", image_size)
@@ -128,6 +159,20 @@ def _local_folder(name: str) -> Path | None:
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"hf:{name}: the folder has no config.json")
     return folder
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse what is not a regular file, and a network of more layers than anybody trains."""
+    for path in folder.iterdir():
+        if not path.is_dir():
+            regular_size(path)
+    for name, value in read_json_object(folder / "config.json").items():
+        layers = re.search("layer|depth|block|stage", name)
+        for number in value if isinstance(value, list) else [value]:
+            if layers and isinstance(number, int) and abs(number) > DEEPEST:
+                raise ValueError(
+                    f"{folder / 'config.json'}: {name} must be at most {DEEPEST}, got {number}"
+                )
 
 
 def _has_weights(folder: Path) -> bool:

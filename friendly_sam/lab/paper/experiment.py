@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from friendly_sam.lab.paper.claims import Claim
     from friendly_sam.lab.paper.tuning import Tuning
 
-Scale = Literal["paper", "medium", "small", "mini"]
-SCALES: tuple[Scale, ...] = ("paper", "medium", "small", "mini")
+Scale = Literal["paper", "real", "medium", "small", "mini"]
+SCALES: tuple[Scale, ...] = ("paper", "real", "medium", "small", "mini")
 
 Drawing = Literal["bars", "lines", "training", "spectrum", "cost", "theory"]
 """Bars of the cells' accuracy, lines over x, curves over epochs, eigenvalues; accuracy against the

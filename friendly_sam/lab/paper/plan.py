@@ -69,6 +69,7 @@ def _finished(run: RunConfig) -> bool:
 
 SECONDS = {
     "mlp": 2e-5,
+    "efficientnet_lite0": 7e-4,
     "cnn": 9e-5,
     "resnet8w32": 6.5e-4,
     "vgg8_bn": 1e-3,

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import check_writable, write_atomically
+from friendly_sam.lab.files import check_writable, make_folder, write_atomically
+from friendly_sam.lab.reading import checked, read_json_object
 
 MARK = "reproduce.json"
 
@@ -28,7 +29,7 @@ def claim_folder(folder: Path) -> None:
         raise LabError(
             f"{folder} holds files that `fsam reproduce` did not write; choose another --output"
         )
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    make_folder(folder / "runs")
     if not is_reproduction(folder):
         write_requests(folder, {"scale": folder.name, "rows": {}})
 
@@ -37,12 +38,10 @@ def read_requests(folder: Path) -> dict[str, Any]:
     """Read what was asked for: `scale`, and `rows` by the name of the experiment."""
     path = folder / MARK
     try:
-        requests = json.loads(path.read_text(encoding="utf-8"))
-        return {"scale": str(requests["scale"]), "rows": dict(requests["rows"])}
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+        requests = checked(read_json_object(path), {"scale": str, "rows": dict}, str(path))
+    except LabError as error:
         raise damaged(folder) from error
+    return {"scale": requests["scale"], "rows": requests["rows"]}
 
 
 def write_requests(folder: Path, requests: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from friendly_sam.lab.paper.experiment import Cell, Experiment, Scale
 from friendly_sam.lab.paper.run_folders import place
 from friendly_sam.lab.paper.step_cost import read_step_costs
 from friendly_sam.lab.records.run import Run, is_run, read_run
+from friendly_sam.lab.sharpness.kept import read_spectrum
 
 Scores = dict[int, float]
 """A number by seed."""
@@ -67,10 +67,7 @@ def _spectrum(folder: Path) -> dict[str, float]:
     path = folder / "sharpness.json"
     if not path.is_file():
         return {}
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise LabError(f"{path} is damaged; delete it and run the experiment again") from error
+    values = read_spectrum(path)
     return {name: float(values[name]) for name in ("lambda1", "ratio") if name in values}
 
 

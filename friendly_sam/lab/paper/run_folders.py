@@ -37,6 +37,8 @@ def place(config: RunConfig, folder: Path, data_root: Path | None = None) -> Run
     first = needs(config)
     if first is not None:
         model = dataclasses.replace(model, weights=str(folder / first))
+    if model.trained_blocks is not None:
+        model = dataclasses.replace(model, cache=str(folder.parent / "features"))
     if data_root is not None and data.name != "digits":
         root = data_root / FOLDERS.get(data.name, data.name)
         data = dataclasses.replace(data, root=str(root))

@@ -18,6 +18,7 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.run_folders import place
+from friendly_sam.lab.reading import checked, read_json_object
 
 if TYPE_CHECKING:
     from friendly_sam.lab.training.trainer import Trainer
@@ -118,10 +119,11 @@ def _read(folder: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return {str(method): float(ratio) for method, ratio in values.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise LabError(f"{path} is damaged; delete it and run the experiment again") from error
+        values = read_json_object(path)
+        checked(values, dict.fromkeys(values, float), str(path))
+    except LabError as error:
+        raise LabError(f"{error}; delete it and run the experiment again") from error
+    return {method: float(ratio) for method, ratio in values.items()}
 
 
 def read_step_costs(folder: Path, experiment: Experiment, scale: Scale) -> dict[str, float]:

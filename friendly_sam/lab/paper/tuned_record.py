@@ -19,6 +19,7 @@ from friendly_sam.lab.config.settings import Setting
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.results import Measured, Results, Scores
 from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, WIDE, Contender, Task, validation
+from friendly_sam.lab.reading import read_json
 from friendly_sam.lab.search.space import Settings, around, at_edge
 from friendly_sam.lab.search.study import importance
 
@@ -80,7 +81,8 @@ def situation(run: RunConfig) -> str:
     """Return which of a user's situations a run stands for."""
     if run.data.label_noise:
         return "wrong labels"
-    return "fine-tuning" if run.model.weights else "training from scratch"
+    pretrained = run.model.weights or run.model.trained_blocks is not None
+    return "fine-tuning" if pretrained else "training from scratch"
 
 
 def tuned_records(found: Results, searched: Results, command: str) -> list[TunedRecord]:
@@ -186,7 +188,7 @@ def as_json(records: Sequence[TunedRecord]) -> str:
 def read_records(path: Path) -> list[TunedRecord]:
     """Read the records of an experiment."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         return [
             TunedRecord(**{**values, "entries": [_read(entry) for entry in values["entries"]]})
             for values in found

@@ -25,7 +25,7 @@ from friendly_sam.lab.search.space import Settings, Space, around, points
 WIDE, NEAR = 6, 4
 """Trials over the whole space, and around the best of them."""
 SEARCH_SEEDS = (1000, 1001)
-FRESH_SEEDS: dict[Scale, int] = {"paper": 3, "medium": 5, "small": 5, "mini": 10}
+FRESH_SEEDS: dict[Scale, int] = {"paper": 3, "real": 10, "medium": 5, "small": 5, "mini": 10}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.paper.chapters.tuned import (
     accuracy_table,
     against_table,
@@ -182,7 +183,7 @@ def fill(page: str, docs: Path) -> str:
 def refresh(docs: Path) -> None:
     """Make the tables of the page again."""
     path = docs / PAGE
-    path.write_text(fill(path.read_text(encoding="utf-8"), docs), encoding="utf-8")
+    write_atomically(path, fill(path.read_text(encoding="utf-8"), docs))
 
 
 if __name__ == "__main__":

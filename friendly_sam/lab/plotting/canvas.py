@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +72,23 @@ def render(
             axes.spines[["top", "right"]].set_visible(False)
             drawn.append(axes)
         paint(drawn, ink)
+        for axes in drawn:
+            _names_are_plain(axes)
         buffer = io.BytesIO()
         # Without a date two figures of the same data are the same file.
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-        figure.savefig(buffer, format=kind, metadata=metadata)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            figure.savefig(buffer, format=kind, metadata=metadata)
     return buffer.getvalue()
+
+
+def _names_are_plain(axes: Any) -> None:
+    """Draw titles, labels and legends as they are: a `$` in the name of a run is no formula."""
+    legend = axes.get_legend()
+    words = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+    for text in (*words, *(legend.get_texts() if legend else ())):
+        text.set_parse_math(False)
 
 
 def write_figure(paint: Paint, path: Path, kinds: Sequence[Kind], **options: Any) -> list[Path]:

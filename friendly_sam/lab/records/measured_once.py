@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.reading import checked, read_json_object
 
 
 def measured_once(
-    path: Path, key: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]
+    path: Path,
+    key: Mapping[str, Any],
+    measure: Callable[[], Mapping[str, Any]],
+    shape: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what a file holds if it was measured for the same key; else measure and keep it.
 
@@ -19,8 +24,9 @@ def measured_once(
         path: the file.
         key: what the measurement depends on (settings, checksums); it is kept with the result.
         measure: makes the measurement.
+        shape: what a file must hold to be read, see `reading.checked`.
     """
-    known = kept(path, key)
+    known = kept(path, key, shape)
     if known is not None:
         return known
     text = json.dumps({**key, **measure()})
@@ -28,13 +34,14 @@ def measured_once(
     return dict(json.loads(text))  # as it will be read again: lists, not tuples
 
 
-def kept(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
+def kept(
+    path: Path, key: Mapping[str, Any], shape: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """Return what a file holds; `None` where it is missing, damaged or of another key."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = read_json_object(path)
+        checked(found, dict(shape or {}), str(path))
+    except LabError:
         return None
     wanted = json.loads(json.dumps(dict(key)))
-    if not isinstance(found, dict) or any(found.get(k) != v for k, v in wanted.items()):
-        return None
-    return found
+    return None if any(found.get(k) != v for k, v in wanted.items()) else found

@@ -5,7 +5,7 @@ inputs.json        class names, and what the network expects of an image
 environment.json   versions, commit, machine; an entry each time the run was started
 metrics.jsonl      one line per epoch, readable while the run goes on
 status.json        running, finished or failed; a run that was cut off stays `running`
-checkpoints/       last, previous, best
+checkpoints/       the newest, the one before, the best; `index.json` has their names
 tensorboard/       the metrics again, as TensorBoard events
 """
 
@@ -18,31 +18,24 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import to_yaml
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.files import open_to_append, refuse_link, write_atomically
 from friendly_sam.lab.records.environment import environment
 from friendly_sam.lab.records.run import State
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as Digest
-
-
-LOCK = ".fsam-lock"
-"""The first file of a run's folder; where it stands alone, the run was cut off as it began."""
 
 
 class Recorder:
     """Writes one run's folder.
 
-    Use as a context manager: an exception marks the run failed, except an interrupt, which
-    leaves it `running`, that is cut off, for `--resume`.
+    Use as a context manager: an exception marks the run failed, except an interrupt or a reader
+    that has gone, which leaves it `running`, that is cut off, for `--resume`.
 
     Args:
-        folder: the run's folder; made if it is not there.
+        folder: the run's folder, see `claimed`.
         config: the resolved config.
         position: bytes of `metrics.jsonl` to keep: those that the checkpoint knows of.
         digest: SHA-256 of those bytes, where it is known.
@@ -60,24 +53,21 @@ class Recorder:
         epoch: int = 0,
         resumed: bool = False,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._open = contextlib.ExitStack()
+        refuse_link(folder / "tensorboard")
+        path = folder / "metrics.jsonl"
+        content = _known_metrics(path, position, digest)
+        self._digest = hashlib.sha256(content)
+        write_atomically(folder / "config.yaml", to_yaml(config))
+        self._status("running")
+        self._start(epoch, resumed)
+        write_atomically(path, content)  # lines after the checkpoint come again
+        self._metrics = open_to_append(path)
         self._tensorboard: Any = None
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_lock(folder / LOCK))
-            path = folder / "metrics.jsonl"
-            self._digest = _digest_of_kept(path, position, digest)
-            self._metrics = stack.enter_context(_open_metrics(path, position))
-            write_atomically(folder / "config.yaml", to_yaml(config))
-            self._start(epoch, resumed)
-            if config.engine.tensorboard:
-                from torch.utils.tensorboard.writer import SummaryWriter
+        if config.engine.tensorboard:
+            from torch.utils.tensorboard.writer import SummaryWriter
 
-                self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
-                stack.callback(self._tensorboard.close)
-            self._status("running")
-            self._open = stack.pop_all()
+            self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
 
     def _start(self, epoch: int, resumed: bool) -> None:
         path = self.folder / "environment.json"
@@ -121,45 +111,26 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: Any
     ) -> None:
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not isinstance(error, BrokenPipeError):
             with contextlib.suppress(OSError):
                 self._status("failed", message=str(error))
         with contextlib.suppress(OSError):
-            self._open.close()
+            self._metrics.close()
+        if self._tensorboard is not None:
+            with contextlib.suppress(OSError):
+                self._tensorboard.close()
 
 
-def _digest_of_kept(path: Path, position: int, digest: str) -> Digest:
-    """Digest the first bytes of a file, and refuse others than those of the checkpoint."""
+def _known_metrics(path: Path, position: int, digest: str) -> bytes:
+    """Return the lines that a checkpoint knows of; refuse others."""
     content = path.read_bytes()[:position] if position and path.exists() else b""
-    found = hashlib.sha256(content)
-    if digest and len(content) == position and found.hexdigest() != digest:
+    if len(content) < position:
+        raise LabError(
+            f"{path} is damaged: {len(content)} bytes, the checkpoint knows of {position}"
+        )
+    if digest and hashlib.sha256(content).hexdigest() != digest:
         raise LabError(f"{path} is damaged: it is not what the checkpoint knows of")
-    return found
-
-
-def _open_metrics(path: Path, position: int) -> IO[bytes]:
-    """Open for writing after the first `position` bytes; later ones come again."""
-    size = path.stat().st_size if path.exists() else 0
-    if size < position:
-        raise LabError(f"{path} is damaged: {size} bytes, the checkpoint knows of {position}")
-    file = path.open("ab")
-    file.truncate(position)
-    file.seek(0, os.SEEK_END)
-    return file
-
-
-def _lock(path: Path) -> IO[bytes]:
-    """Keep a second process from writing to the same folder; the system frees it on exit."""
-    file = path.open("ab")
-    with contextlib.suppress(ImportError):
-        import fcntl
-
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.close()
-            raise LabError(f"another process is writing to {path.parent}") from error
-    return file
+    return content
 
 
 def _now() -> str:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from friendly_sam.lab.config.bounds import shown
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import from_yaml
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.reading import checked, read_bytes, read_json_lines, read_json_object
 
 State = Literal["running", "finished", "failed"]
+ENVIRONMENT: dict[str, Any] = {"starts": [dict]}
+"""What `environment.json` must hold."""
+START: dict[str, Any] = {"packages": dict, "gpus": [str], "arguments": [str]}
+"""What is looked into of each start, where it is there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +59,9 @@ def run_state(folder: Path) -> State | None:
     """Return a run's state; `None` where there is no run."""
     if not is_run(folder):
         return None
-    state = _json(folder / "status.json").get("state")
+    state = read_json_object(folder / "status.json").get("state")
     if state not in ("running", "finished", "failed"):
-        raise LabError(f"{folder / 'status.json'} holds no known state: {state!r}")
+        raise LabError(f"{folder / 'status.json'} holds no known state: {shown(state)}")
     return cast(State, state)
 
 
@@ -70,7 +76,7 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Run:
     if state is None:
         what = "is not the folder of a run (no config.yaml, status.json)"
         raise LabError(f"{folder} {what if folder.is_dir() else 'does not exist'}")
-    status, path = _json(folder / "status.json"), folder / "environment.json"
+    status, path = read_json_object(folder / "status.json"), folder / "environment.json"
     if state == "finished":
         _check_digests(folder, status)
     return Run(
@@ -79,45 +85,41 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Run:
         state=state,
         message=str(status.get("message", "")),
         metrics=tuple(_metrics(folder / "metrics.jsonl")),
-        environment=_json(path) if path.exists() else {},
+        environment=_environment(path),
     )
 
 
+def _environment(path: Path) -> dict[str, Any]:
+    if not os.path.lexists(path):
+        return {}
+    found = read_json_object(path)
+    if found:
+        checked(found, ENVIRONMENT, str(path))
+    if found and not found["starts"]:
+        raise LabError(f"{path} is damaged: starts is empty")
+    for start in found.get("starts", []):
+        shape = {name: kind for name, kind in START.items() if name in start}
+        checked(start, shape, str(path))
+    return found
+
+
 def _metrics(path: Path) -> list[dict[str, float]]:
-    if not path.exists():
+    """Read the numbers of each epoch; a value that is no number is refused by its name."""
+    if not os.path.lexists(path):
         return []
-    lines = path.read_bytes().split(b"\n")
-    metrics = []
-    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn
-        try:
-            values = json.loads(line)
-        except ValueError as error:
-            raise LabError(f"{path}, line {number} is damaged") from error
-        if not isinstance(values, dict):
-            raise LabError(f"{path}, line {number} holds no metrics")
-        metrics.append(values)
-    return metrics
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise LabError(f"{path} is damaged") from error
-    if not isinstance(values, dict):
-        raise LabError(f"{path} is damaged")
-    return values
+    lines = read_json_lines(path)
+    for number, line in enumerate(lines, start=1):
+        checked(line, dict.fromkeys(line, float), f"{path}, line {number}")
+    return lines
 
 
 def _check_digests(folder: Path, status: Mapping[str, Any]) -> None:
     """Refuse the files of a finished run that are not those that it wrote."""
     digests = status.get("sha256", {})  # runs of older versions have none
-    if not isinstance(digests, dict):
+    if not isinstance(digests, dict) or set(digests) - {"metrics.jsonl", "config.yaml"}:
         raise LabError(f"{folder / 'status.json'} is damaged")
     for name, digest in digests.items():
-        path = folder / Path(name).name
-        content = path.read_bytes() if path.is_file() else b""
+        path = folder / name
+        content = read_bytes(path) if os.path.lexists(path) else b""
         if hashlib.sha256(content).hexdigest() != digest:
             raise LabError(f"{path} is damaged: it is not what the finished run wrote")

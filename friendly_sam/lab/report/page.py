@@ -111,7 +111,7 @@ def document(title: str, style: str, body: Sequence[str]) -> str:
 
 def write(page: Page, path: Path) -> list[Path]:
     """Write the page, and each chart and figure beside it as PNG and SVG; return all paths."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)  # named by the user: a link is followed
     paths = [path]
     write_atomically(path, render(page))
     charts = [section.chart for section in page.sections if section.chart is not None]

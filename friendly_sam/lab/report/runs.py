@@ -49,15 +49,15 @@ def _rows(task: Task) -> list[Row]:
     for group in measured:
         base = reference(group, measured)
         accuracy = group.by_seed("test_accuracy")
-        seen = [run for run in group.runs if run.metrics]
+        seen = [run for run in group.runs if run.series("test_accuracy")]
         rows.append(
             Row(
                 task=task.name,
                 group=group,
                 accuracy=summarize(list(accuracy.values())),
                 best=summarize([best_epoch(run) for run in seen]),
-                loss=summarize(list(group.by_seed("train_loss").values())),
-                seconds=summarize([s for run in seen for s in run.series("seconds")]).mean,
+                loss=_or_nan(list(group.by_seed("train_loss").values())),
+                seconds=_or_nan([s for run in seen for s in run.series("seconds")]).mean,
                 against="" if base is None else base.label,
                 difference=None
                 if base is None
@@ -65,6 +65,11 @@ def _rows(task: Task) -> list[Row]:
             )
         )
     return rows
+
+
+def _or_nan(values: Sequence[float]) -> Summary:
+    """Summarize values; not a number where a folder of others has none."""
+    return summarize(values) if values else Summary(math.nan, math.nan, 0)
 
 
 def best_epoch(run: Run) -> float:
@@ -169,7 +174,7 @@ def _curves(groups: Sequence[Group], metric: str, unit: str) -> Panel:
     series = []
     for group in groups:
         lines = [run.series(metric) for run in group.runs if run.series(metric)]
-        shared = min(len(line) for line in lines)
+        shared = min((len(line) for line in lines), default=0)
         points = [summarize([line[epoch] for line in lines]) for epoch in range(shared)]
         series.append(
             Series(

@@ -177,7 +177,10 @@ class _Messenger:
         now = time.monotonic()
         if now - self.last > 0.2:
             self.last = now
-            self.pipe.send(("share", (epoch - 1 + batch / batches) / self.epochs))
+            try:
+                self.pipe.send(("share", (epoch - 1 + batch / batches) / self.epochs))
+            except OSError:  # the parent has gone: stop as if it had asked to
+                signal.raise_signal(signal.SIGTERM)
 
     def epoch(self, metrics: dict[str, float]) -> None:
         pass
@@ -194,15 +197,18 @@ def _work(pipe: Connection, threads: int) -> None:
     while True:
         try:
             config: RunConfig = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         if config.engine.threads is None:
             config = replace(config, engine=replace(config.engine, threads=threads))
         error: str | None = None
         try:
             train(config, resume=True, listener=_Messenger(pipe, config))
-        except (BrokenPipeError, Stopped):
+        except Stopped:
             return
         except Exception as failure:
             error = " ".join(str(failure).split()) or type(failure).__name__
-        pipe.send(("end", error))
+        try:
+            pipe.send(("end", error))
+        except OSError:
+            return

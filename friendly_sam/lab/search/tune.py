@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import open_to_append, try_lock
 from friendly_sam.lab.search.space import Settings, Space, around, at_edge, optuna, points
 from friendly_sam.lab.search.study import JOURNAL, create_trial, importance, open_study
 
@@ -167,12 +168,5 @@ def _best(found: list[Trial], folder: Path) -> Trial:
 @contextlib.contextmanager
 def _claimed(path: Path) -> Iterator[bool]:
     """Claim a point for this process; the system frees it when the process ends, however."""
-    import fcntl
-
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+    with open_to_append(path) as file:
+        yield try_lock(file)

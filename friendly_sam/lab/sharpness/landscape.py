@@ -12,6 +12,7 @@ from torch import Tensor
 
 from friendly_sam.lab.records.measured_once import measured_once
 from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.sharpness.kept import LANDSCAPE
 from friendly_sam.lab.sharpness.subject import fingerprint, last_weights, subject
 from friendly_sam.lab.training.checkpoints import load_weights
 from friendly_sam.sharpness import (
@@ -65,7 +66,10 @@ def landscape(
     }
     key = {"settings": settings, "checkpoint": fingerprint(run_folder)}
     return measured_once(
-        run_folder / "landscape.json", key, lambda: _measure(run_folder, settings, progress)
+        run_folder / "landscape.json",
+        key,
+        lambda: _measure(run_folder, settings, progress),
+        LANDSCAPE,
     )
 
 

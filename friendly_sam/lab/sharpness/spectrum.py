@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from friendly_sam.lab.records.measured_once import measured_once
+from friendly_sam.lab.sharpness.kept import SPECTRUM
 from friendly_sam.lab.sharpness.subject import fingerprint, subject
 from friendly_sam.sharpness import hessian_trace, spectral_density, top_eigenpairs
 from friendly_sam.sharpness.lanczos import Progress
@@ -65,7 +66,10 @@ def measure(
     }
     key = {"settings": settings, "checkpoint": fingerprint(run_folder)}
     return measured_once(
-        run_folder / "sharpness.json", key, lambda: _measure(run_folder, settings, progress)
+        run_folder / "sharpness.json",
+        key,
+        lambda: _measure(run_folder, settings, progress),
+        SPECTRUM,
     )
 
 

@@ -67,8 +67,8 @@ def subject(
 def last_weights(run_folder: Path) -> Path:
     """Return the checkpoint with a run's last weights."""
     read_run(run_folder)
-    path = Checkpoints(run_folder / "checkpoints").last
-    if not path.is_file():
+    path = Checkpoints(run_folder / "checkpoints").path("last")
+    if path is None or not path.is_file():
         raise LabError(f"{run_folder} has no checkpoint yet")
     return path
 

@@ -1,123 +1,201 @@
-"""Checkpoint files: written atomically, checked when read, with one kept in reserve.
+"""Checkpoint files, named by their step and by what they hold.
 
-A run's `checkpoints` folder holds `last.pt` (everything needed to go on), `previous.pt`
-(the one before) and `best.pt` (the weights that did best). Each is an ordinary `torch.save`
-file, so `torch.load(path, weights_only=True)` reads it too. That format is a zip archive
-with a CRC-32 of every record, which `torch.load` does not look at; `verify` does.
+A run's `checkpoints` folder holds files such as `step-00000120-1f0c9a7be2d34856.pt`: everything
+needed to go on, as an ordinary `torch.save` file. The end of the name is the beginning of the
+SHA-256 of the whole file, which is compared before anything in it is read. The newest file that
+agrees with its name is resumed from.
+
+`index.json` names the `last` and the `best`. It is replaced once a new file is complete, and only
+then are older ones deleted (the one before `last` stays), so what it names is always there. A file
+that is complete when the process dies before that is found by its step, and it knows which step was
+the best.
 """
 
 from __future__ import annotations
 
-import pickle
-import warnings
-import zipfile
-import zlib
+import hashlib
+import json
+import re
+import sys
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from friendly_sam.lab.errors import LabError, RunError
-from friendly_sam.lab.files import atomic_file, sync_folder
+from friendly_sam.lab.files import (
+    delete,
+    draft,
+    make_folder,
+    publish,
+    refuse_link,
+    write_atomically,
+)
+from friendly_sam.lab.reading import read_json_object
 
 State = dict[str, Any]
 """Tensors, numbers, strings, and lists and dictionaries of those."""
+INDEX = "index.json"
+_NAME = re.compile(r"step-(\d{8,})-([0-9a-f]{16})\.pt")
 
 
 class DamagedCheckpointError(Exception):
     """The bytes of a checkpoint are not those that were written."""
 
 
-def verify(path: Path) -> None:
-    """Compare every record of a checkpoint with its stored checksum."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
-        raise DamagedCheckpointError(f"{path}: {error}") from error
-    if damaged is not None:
-        raise DamagedCheckpointError(f"{path}: checksum of {damaged} does not match")
-
-
 def read(path: Path) -> State:
-    """Read a checkpoint to the CPU, after checking it."""
-    verify(path)
+    """Read a checkpoint to the CPU, after comparing it with the checksum in its name."""
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, ValueError) as error:
-        raise DamagedCheckpointError(f"{path}: {error}") from error
+        with path.open("rb") as file:
+            _compare(file, path.name)
+            state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds, those of pickle and zip among them
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DamagedCheckpointError(f"{path}: {reason}") from error
     if not isinstance(state, dict):
         raise DamagedCheckpointError(f"{path}: holds a {type(state).__name__}")
     return state
 
 
-def write(path: Path, state: State) -> None:
-    """Write a checkpoint atomically."""
+def _compare(file: BufferedReader | BufferedRandom, name: str) -> None:
+    """Refuse a file that does not agree with its name; weights from elsewhere have no checksum."""
+    ours = _NAME.fullmatch(name)
+    if ours and ours[2] != _digest(file):
+        raise DamagedCheckpointError("the checksum does not match")
+    file.seek(0)
+
+
+def _digest(file: BufferedReader | BufferedRandom) -> str:
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def write(folder: Path, state: State, step: int) -> Path:
+    """Write a checkpoint as a whole; return its path."""
+    name = f"step-{step:08}"
     try:
-        with atomic_file(path) as file:
+        with draft(folder) as file:
             torch.save(state, file)
+            path = folder / f"{name}-{_digest(file)}.pt"
+            publish(file, path)
     except (OSError, RuntimeError) as error:
         # torch reports a full disk as a RuntimeError, with the system's error as context.
         cause = error if isinstance(error, OSError) else error.__context__
         reason = (cause.strerror if isinstance(cause, OSError) else None) or error
-        raise RunError(f"cannot write checkpoint {path}: {reason}") from error
+        raise RunError(f"cannot write checkpoint {folder / name}: {reason}") from error
+    return path
 
 
 class Checkpoints:
     """The checkpoints of one run."""
 
     def __init__(self, folder: Path) -> None:
+        refuse_link(folder)
         self.folder = folder
-        self.last = folder / "last.pt"
-        self.previous = folder / "previous.pt"
-        self.best = folder / "best.pt"
+        self._last: Path | None = None
+        self._best: Path | None = None
 
-    def save(self, state: State) -> None:
-        """Write `last.pt`; what was there becomes `previous.pt`."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / "next.pt"
-        write(draft, state)
-        if self.last.exists():
-            self.last.replace(self.previous)
-        draft.replace(self.last)
-        sync_folder(self.folder)
+    def save(self, state: State, step: int, *, best: bool = False) -> None:
+        """Write a checkpoint; `best` says that none before it was better."""
+        make_folder(self.folder)
+        best_step = step if best else self._best and _step(self._best)
+        self._last = write(self.folder, state | {"best_step": best_step}, step)
+        self._best = self._last if best else self._best
+        self.settle()
 
-    def save_best(self, state: State) -> None:
-        """Write `best.pt`."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write(self.best, state)
+    def settle(self) -> None:
+        """Let the index name the last and the best; delete all but these and the one before."""
+        if self._last is None:
+            return
+        names = {"last": self._last.name, "best": self._best.name if self._best else None}
+        write_atomically(self.folder / INDEX, json.dumps(names, indent=2) + "\n")
+        before = [path for path in self._files() if _step(path) < _step(self._last)][:1]
+        for path in self._files():
+            if path not in (self._last, self._best, *before):
+                delete(path)
 
     def load(self) -> State | None:
-        """Read the newest undamaged checkpoint; `None` where none was ever written.
-
-        `next.pt` exists only when the process died between the renames of `save`: it is
-        whole then, and the newest.
-        """
-        candidates = [self.folder / "next.pt", self.last, self.previous]
-        damaged = []
-        for path in candidates:
-            if not path.exists():
-                continue
+        """Read the newest undamaged checkpoint; `None` where none was ever written."""
+        damaged: list[str] = []
+        for path in self._files():
             try:
-                return read(path)
-            except DamagedCheckpointError as error:
-                damaged.append(path)
-                warnings.warn(
-                    f"checkpoint is damaged, going back to the one before ({error})", stacklevel=2
-                )
+                state = read(path)
+            except DamagedCheckpointError:
+                damaged.append(str(path))
+                continue
+            if damaged:
+                print(f"damaged: {', '.join(damaged)}; going on from {path}", file=sys.stderr)
+            self._last, self._best = path, self._of_step(state.pop("best_step", None))
+            return state
         if damaged:
-            names = ", ".join(str(path) for path in damaged)
-            raise LabError(f"no checkpoint to resume from: {names} damaged")
+            raise LabError(f"no checkpoint to resume from: {', '.join(damaged)} damaged")
+        if (self.folder / "last.pt").exists():
+            raise LabError(
+                f"{self.folder / 'last.pt'} is of friendly-sam 0.1, which this version cannot go "
+                "on with: --overwrite starts again"
+            )
         return None
+
+    def path(self, which: str) -> Path | None:
+        """Return the `last` or the `best` checkpoint by the index; `None` where there is none."""
+        name = self._index().get(which)
+        older = self.folder / f"{which}.pt"  # of a run of 0.1
+        return self.folder / name if name else older if older.is_file() else None
+
+    def complete(self) -> bool:
+        """Whether a finished run's last checkpoint is as it was written, or all were deleted."""
+        try:
+            return not self._files() or _intact(self.path("last"))
+        except LabError:
+            return False
+
+    def _index(self) -> dict[str, str | None]:
+        path = self.folder / INDEX
+        if not path.exists():
+            return {}
+        names = read_json_object(path)
+        try:
+            return {key: names[key] and _known(names[key]) for key in ("last", "best")}
+        except (ValueError, KeyError, TypeError) as error:
+            raise LabError(f"{path} is damaged") from error
+
+    def _files(self) -> list[Path]:
+        """List the checkpoints, the newest first."""
+        found = self.folder.iterdir() if self.folder.is_dir() else ()
+        return sorted((p for p in found if _NAME.fullmatch(p.name)), key=_step, reverse=True)
+
+    def _of_step(self, step: int | None) -> Path | None:
+        return next((p for p in self._files() if _step(p) == step and _intact(p)), None)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.split("-")[1])
+
+
+def _known(name: str) -> str:
+    """Refuse a name that is not that of a checkpoint: it could lead anywhere."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(name)
+    return name
+
+
+def _intact(path: Path | None) -> bool:
+    try:
+        with (path or Path()).open("rb") as file:
+            _compare(file, Path(file.name).name)
+    except (OSError, DamagedCheckpointError):
+        return False
+    return True
 
 
 def load_weights(source: str) -> State:
     """Read the network's weights from a checkpoint file or a run's folder (best, else last)."""
-    path = Path(source)
-    if path.is_dir():
-        folder = Checkpoints(path / "checkpoints")
-        path = folder.best if folder.best.exists() else folder.last
-    if not path.is_file():
+    path: Path | None = Path(source)
+    if Path(source).is_dir():
+        checkpoints = Checkpoints(Path(source) / "checkpoints")
+        path = checkpoints.path("best") or checkpoints.path("last")
+    if path is None or not path.is_file():
         raise LabError(f"no checkpoint at {source}")
     try:
         state = read(path)

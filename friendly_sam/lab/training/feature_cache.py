@@ -9,7 +9,6 @@ that they depend on: the frozen weights, the preprocessing, the layout and the a
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.data import Batches, ImageData, Split
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import check_writable
+from friendly_sam.lab.files import check_writable, write_to_cache
 from friendly_sam.lab.models.freezing import LayeredNetwork
 from friendly_sam.lab.training.distributed import World
 from friendly_sam.lab.training.gradients import autocast
@@ -181,10 +180,7 @@ def _read(path: Path, out: Tensor) -> bool:
 def _write(path: Path, features: Tensor) -> None:
     """Write features with their digest; other runs may be writing the same."""
     values = _bytes(features)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_bytes(hashlib.blake2b(values, digest_size=DIGEST).digest() + values)
-        draft.replace(path)
+        write_to_cache(path, hashlib.blake2b(values, digest_size=DIGEST).digest() + values)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise LabError(f"cannot write features to {path.parent}: {error.strerror}") from error

@@ -8,8 +8,9 @@ from torch import nn
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.data import ImageData
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.models import build
+from friendly_sam.lab.models import MODELS, build
 from friendly_sam.lab.models.efficientnet_lite import EfficientNetLite0
+from friendly_sam.lab.models.estimate import check_memory
 from friendly_sam.lab.models.freezing import freeze_batch_norm
 from friendly_sam.lab.training.checkpoints import load_weights
 from friendly_sam.lab.training.distributed import World
@@ -17,6 +18,7 @@ from friendly_sam.lab.training.distributed import World
 
 def build_model(config: RunConfig, data: ImageData, here: World) -> nn.Module:
     """Build the network on its device, with weights that depend on the seed alone."""
+    _check_memory(config, data, here)
     torch.manual_seed(config.seed)
     model = build(
         config.model.name,
@@ -34,6 +36,18 @@ def build_model(config: RunConfig, data: ImageData, here: World) -> nn.Module:
     if config.engine.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(here.device).train()
+
+
+def _check_memory(config: RunConfig, data: ImageData, here: World) -> None:
+    """Refuse a network that the CPU has no room for, before any is taken."""
+    if here.device.type != "cpu" or config.model.name not in MODELS:
+        return
+    image = (data.channels, data.image_size, data.image_size)
+    with torch.device("meta"):
+        shapes = build(config.model.name, classes=len(data.classes), in_channels=image[0],
+                       image_size=image[1])  # fmt: skip
+    batch = min(config.data.batch_size, len(data.train)) // here.size
+    check_memory(shapes, config.model.name, image, max(1, batch // config.engine.micro_batches))
 
 
 def _freeze(config: RunConfig, model: nn.Module) -> None:

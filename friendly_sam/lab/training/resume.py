@@ -65,11 +65,6 @@ def capture(
     }
 
 
-def weights_only(config: RunConfig, state: State) -> State:
-    """Return what `best.pt` keeps of a snapshot."""
-    return {"config": to_dict(config), "model": state["model"], "position": state["position"]}
-
-
 def restore(
     state: State,
     config: RunConfig,

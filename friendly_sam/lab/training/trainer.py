@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from friendly_sam.lab.config.identity import difference
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
-from friendly_sam.lab.config.yaml import from_yaml
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import check_writable
-from friendly_sam.lab.records.recorder import LOCK, Recorder
-from friendly_sam.lab.records.run import run_state
+from friendly_sam.lab.records.claim import claimed, clear, look
+from friendly_sam.lab.records.recorder import Recorder
 from friendly_sam.lab.training import resume as snapshot
 from friendly_sam.lab.training.ascent_batches import step_batches, whole_set
 from friendly_sam.lab.training.checkpoints import Checkpoints
@@ -49,13 +46,20 @@ class Listener(Protocol):
         """Hear the metrics of an epoch."""
 
 
-def train(config: RunConfig, *, resume: bool = False, listener: Listener | None = None) -> Path:
+def train(
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+) -> Path:
     """Train, and leave the records in the run's folder.
 
     Args:
         config: the run; defaults that depend on the method are filled in.
         resume: go on from the last checkpoint where there is one; a run that is finished is
             left as it is. Without it, a folder that already holds a run is refused.
+        overwrite: replace the run that the folder holds.
         listener: hears of every step and epoch.
 
     Returns:
@@ -65,34 +69,28 @@ def train(config: RunConfig, *, resume: bool = False, listener: Listener | None 
     folder = Path(config.output or "")
     if config.engine.threads is not None:
         torch.set_num_threads(config.engine.threads)
-    with world(config.engine) as here:
-        # One process looks and tells the others: later it writes to that same folder.
-        state, refusal = here.share(_check_folder(folder, config, resume) if here.leads else None)
+    with world(config.engine) as here, ExitStack() as claim:
+        # One process claims the folder and tells the others: it alone writes there.
+        finished, refusal = here.share(
+            _claim(claim, folder, config, resume, overwrite) if here.leads else None
+        )
         if refusal is not None:
             raise LabError(refusal)
-        if state != "finished":
-            Trainer(config, here, listener).run(folder, resume=resume)
+        if not finished:
+            Trainer(config, here, listener).run(folder, resume=resume, overwrite=overwrite)
     return folder
 
 
-def _check_folder(folder: Path, config: RunConfig, resume: bool) -> tuple[str | None, str | None]:
-    """Return the state of the run in a folder, and why a new one cannot start there."""
+def _claim(
+    claim: ExitStack, folder: Path, config: RunConfig, resume: bool, overwrite: bool
+) -> tuple[bool, str | None]:
+    """Return whether the run in a folder is finished, and why a run cannot be done there."""
     try:
-        check_writable(folder)
-        state = run_state(folder)
-        foreign = folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).exists()
-        if state is None and foreign:
-            return state, f"output folder {folder} is not empty and holds no run"
-        if state is not None and resume:
-            other = difference(from_yaml(folder / "config.yaml"), config)
-            if other is not None:
-                return state, f"output folder {folder} holds another run: {other}"
+        claim.enter_context(claimed(folder, replace=overwrite))
+        state = None if overwrite else look(folder, config, resume=resume)
+        return state == "finished" and Checkpoints(folder / "checkpoints").complete(), None
     except LabError as error:
-        return None, str(error)
-    if state is not None and not resume:
-        what = "a finished run" if state == "finished" else "an unfinished run (--resume goes on)"
-        return state, f"output folder {folder} already holds {what}; choose another --output"
-    return state, None
+        return False, str(error)
 
 
 class Trainer:
@@ -127,8 +125,10 @@ class Trainer:
 
     # -- the loop ---------------------------------------------------------------------------
 
-    def run(self, folder: Path, *, resume: bool) -> None:
+    def run(self, folder: Path, *, resume: bool = False, overwrite: bool = False) -> None:
         """Train to the end, from the start or from the last checkpoint."""
+        if overwrite and self.here.leads:
+            clear(folder)
         checkpoints = Checkpoints(folder / "checkpoints")
         state = checkpoints.load() if resume else None
         if state is not None:
@@ -155,6 +155,7 @@ class Trainer:
             ) as recorder,
         ):
             write_inputs(folder, self.data)
+            checkpoints.settle()
             self._epochs(checkpoints, recorder)
             recorder.finish()
 
@@ -173,11 +174,11 @@ class Trainer:
             self.tally = Tally(self.here.device)
             due = epoch + 1 == config.epochs or (every > 0 and (epoch + 1) % every == 0)
             if due or better:
-                self._save(checkpoints, recorder, last=due, best=better)
+                self._save(checkpoints, recorder, best=better)
             if self.listener is not None and recorder is not None:
                 self.listener.epoch(metrics)
             if self.stop_signal.received and epoch + 1 < config.epochs:
-                if not due:
+                if not due and not better:
                     self._save(checkpoints, recorder)
                 raise Stopped
 
@@ -230,22 +231,15 @@ class Trainer:
         return metrics | {"seconds": round(self.position.seconds, 4)}
 
     def _save(
-        self,
-        checkpoints: Checkpoints,
-        recorder: Recorder | None,
-        *,
-        last: bool = True,
-        best: bool = False,
+        self, checkpoints: Checkpoints, recorder: Recorder | None, *, best: bool = False
     ) -> None:
+        position = self.position
         if recorder is not None:
-            self.position.metrics, self.position.digest = recorder.sync()
+            position.metrics, position.digest = recorder.sync()
         state = snapshot.capture(
             self.config, self.model, self.optimizer, self.backward.scaler,
-            self.tally, self.position, self.here,
+            self.tally, position, self.here,
         )  # fmt: skip
-        if recorder is None:
-            return
-        if last:
-            checkpoints.save(state)
-        if best:
-            checkpoints.save_best(snapshot.weights_only(self.config, state))
+        if recorder is not None:
+            step = position.epoch * len(self.batches) + position.batch
+            checkpoints.save(state, step, best=best)

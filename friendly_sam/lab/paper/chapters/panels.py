@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from friendly_sam.lab.paper.results import Measured, Results
 from friendly_sam.lab.plotting.panels import Bar, Panel, Series
 from friendly_sam.lab.sharpness.densities import at_one_width
+from friendly_sam.lab.sharpness.kept import read_density
 from friendly_sam.lab.statistics import summarize
 
 Y_LABELS = {
@@ -127,7 +127,7 @@ def _spectrum(results: Results) -> list[Panel]:
                 [] if cell is None else [r.folder / "sharpness.json" for r in cell.runs.values()]
             )
             if paths and paths[0].is_file():
-                densities[method] = json.loads(paths[0].read_text(encoding="utf-8"))["density"]
+                densities[method] = read_density(paths[0])
         curves = zip(densities, at_one_width(list(densities.values())), strict=True)
         if densities:
             drawn.append(

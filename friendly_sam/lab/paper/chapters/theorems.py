@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,6 +9,7 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.chapters.chapter import Chapter
 from friendly_sam.lab.paper.claims import Comparison, Judgement, Verdict
 from friendly_sam.lab.paper.experiment import Experiment, Scale
+from friendly_sam.lab.reading import read_json_object
 from friendly_sam.lab.report.tables import Table
 
 
@@ -24,7 +24,7 @@ def theory_chapter(experiment: Experiment, scale: Scale, folder: Path, command: 
             experiment=experiment, mapping=experiment.mapping[scale], command=command, notes=(note,)
         )
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json_object(path)
         judgements = [_judgement(claim) for claim in values.get("claims", [])]
         tables = [_table(table) for table in values.get("tables", [])]
     except (ValueError, KeyError, TypeError) as error:

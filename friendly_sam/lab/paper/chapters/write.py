@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.files import make_folder, write_atomically
 from friendly_sam.lab.paper.chapters.chapter import Chapter, chapter
 from friendly_sam.lab.paper.chapters.html import Book, render, verdict_text
 from friendly_sam.lab.paper.chapters.markdown import markdown
@@ -26,6 +26,9 @@ from friendly_sam.lab.search.study import JOURNAL, Scored, write_journal
 KINDS: tuple[Kind, ...] = ("svg", "png", "pdf")
 LEADS: dict[Scale, str] = {
     "paper": "The published recipes.",
+    "real": "A network pretrained on ImageNet, fine-tuned on few photographs, every method tuned "
+    "alike: smaller than the paper's setting; what holds here supports the paper, what does not "
+    "does not refute it.",
     "medium": "CIFAR-10 at its own size on a CPU, every method tuned alike: far smaller than the "
     "paper's setting; what holds here supports the paper, what does not does not refute it.",
     "small": "Real images on a CPU, far smaller than the paper's setting: what holds here supports "
@@ -126,7 +129,7 @@ def _studies(book: Book) -> dict[str, list[Scored]]:
 
 def _write_figures(folder: Path, book: Book) -> dict[str, list[str]]:
     """Write each experiment's figure as SVG, PNG and PDF; return the SVGs' paths from the page."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     paths: dict[str, list[str]] = {}
     for found in book.chapters:
         name = found.experiment.name

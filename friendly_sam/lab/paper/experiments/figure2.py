@@ -16,6 +16,7 @@ from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.paper.claims import beats, falls
 from friendly_sam.lab.paper.experiment import Cell, Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of, task
+from friendly_sam.lab.paper.experiments.photographs import MAPPING, photo_contender, photographs
 from friendly_sam.lab.paper.experiments.scales import MAIN, config
 from friendly_sam.lab.paper.experiments.tables import DATA, cell, published, seeds, tuning
 from friendly_sam.lab.paper.experiments.transfer import (
@@ -39,6 +40,8 @@ def _variants(methods: Sequence[str]) -> Tuning:
     """Return methods on the tasks of figure 2; `base` is SGD or AdamW, as the task has it."""
 
     def tasks(scale: Scale) -> list[Task]:
+        if scale == "real":
+            return [_fine_tuned(name, methods) for name in ("pets", "flowers")]
         found = [
             Task(
                 panel=panel_of(scale, data),
@@ -57,6 +60,13 @@ def _variants(methods: Sequence[str]) -> Tuning:
         return found
 
     return tuning(tasks)
+
+
+def _fine_tuned(name: str, methods: Sequence[str]) -> Task:
+    """Return methods on a set of photographs."""
+    data = photographs(name)
+    contenders = (photo_contender(data, m.replace("base", "adamw"), name=_name(m)) for m in methods)
+    return Task(panel=SETS[name], contenders=tuple(contenders))
 
 
 def _published(methods: Sequence[str]) -> list[Cell]:
@@ -95,6 +105,7 @@ figure2a = Experiment(
     first=_first,
     mapping={
         "paper": "As published: appendix A5.",
+        "real": f"Pets and Flowers. {MAPPING} {PROTOCOL}",
         "small": _FULL,
         "mini": f"{_FULL} Also fine-tuning on 50 digits.",
     },
@@ -115,6 +126,7 @@ figure2b = Experiment(
     first=_first,
     mapping={
         "paper": "As published: appendix A5.",
+        "real": f"Pets and Flowers. {MAPPING} {PROTOCOL}",
         "small": _FULL,
         "mini": f"{_FULL} Also fine-tuning on 50 digits.",
     },

@@ -24,6 +24,7 @@ from friendly_sam.lab.paper.experiment import Scale
 
 COMMON: dict[Scale, str] = {
     "paper": "The recipes of section 6 and appendix A5, for GPUs: nothing is changed.",
+    "real": "Real photographs and a network that was really pretrained, on a CPU, seconds a run.",
     "medium": "CIFAR-10 at its own 32x32 on a CPU, minutes a run: a ResNet-12 of width 32 with a "
     "stem of stride 2 (457 k parameters), crops and flips, batches of 128, a learning rate that "
     "rises over a fifth of training and falls as a cosine, momentum 0.9, bf16 autocast. Clean: "

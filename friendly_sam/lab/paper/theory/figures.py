@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Any
 
 from friendly_sam.lab.config.methods import Colour
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import make_folder
 from friendly_sam.lab.paper.theory.lemma1 import at_sigma
 from friendly_sam.lab.plotting.canvas import Kind, Paint, legend, title, write_figure
 from friendly_sam.lab.plotting.palette import Ink
+from friendly_sam.lab.reading import read_json_object
 from friendly_sam.lab.statistics import Interval, interval
 
 
@@ -31,12 +32,17 @@ def figures(folder: Path, out: Path) -> list[Figure]:
     """Draw what `run` left in `folder`; the figures go to `out`."""
     path = folder / "theory.json"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))["data"]
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{path} is damaged") from error
-    out.mkdir(parents=True, exist_ok=True)
+        data = read_json_object(path)["data"]
+    except KeyError as error:
+        raise LabError(f"{path} is damaged: data is missing") from error
+    make_folder(out)
+    try:
+        return _drawn(data, out)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+        raise LabError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _drawn(data: dict[str, Any], out: Path) -> list[Figure]:
     first, lemma, second = data["theorem1"], data["lemma1"], data["theorem2"]
     slope, rate = interval(first["slopes"]), interval(second["slopes"])
     return [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.files import make_folder, write_atomically
 from friendly_sam.lab.paper.theory import lemma1, theorem1, theorem2
 from friendly_sam.lab.paper.theory.problem import Problem
 from friendly_sam.lab.records.measured_once import measured_once
@@ -61,7 +61,7 @@ def run(folder: Path, *, scale: str, progress: Callable[[str], None]) -> None:
     if scale not in SCALES:
         raise LabError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
     sizes = SCALES[scale]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     measurements: dict[str, Callable[[], dict[str, Any]]] = {
         "theorem1": lambda: theorem1.measure(sizes.rates, sizes.rate_seeds, progress),
         "lemma1": lambda: lemma1.measure(
