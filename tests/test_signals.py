@@ -42,6 +42,13 @@ def test_a_signal_at_every_17th_opcode_leaves_everything_as_it_was(form, name):
     assert not tally.wrong, tally
 
 
+def test_a_signal_at_any_opcode_of_entering_a_context_leaves_everything_as_it_was():
+    """Between the flags and the body nobody has entered the `with`, so nobody would leave it."""
+    tally = Attack("frozen_statistics").at_opcodes(signal.SIGINT, 1, 0)
+    assert tally.hits > 100
+    assert not tally.wrong, tally
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])
 @pytest.mark.parametrize("form", LEAVING)
 def test_a_signal_at_any_opcode_of_leaving_a_context_leaves_everything_as_it_was(form, name):

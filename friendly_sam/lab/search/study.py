@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from friendly_sam.lab.files import open_to_append, try_lock
 from friendly_sam.lab.search.space import Choice, Range, Settings, Space, distributions, optuna
 
 if TYPE_CHECKING:
@@ -23,12 +25,35 @@ def open_study(path: Path, name: str) -> Study:
     """Return a study of a journal, made if it is not there; higher values are better."""
     package = optuna()
     path.parent.mkdir(parents=True, exist_ok=True)
-    backend = package.storages.journal.JournalFileBackend(str(path))
+    open_to_append(path).close()  # refuses a link
+    lock = _Lock(path.with_name(f"{path.name}.lock"))
+    backend = package.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
     storage = package.storages.JournalStorage(backend)
     found: Study = package.create_study(
         storage=storage, study_name=name, direction="maximize", load_if_exists=True
     )
     return found
+
+
+class _Lock:
+    """Lock of a journal that the system frees when the process ends, however.
+
+    Optuna's own stays behind after a kill, and whoever comes next waits half a minute for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def acquire(self) -> bool:
+        """Wait until no other process has it."""
+        self.file = open_to_append(self.path)
+        while not try_lock(self.file):
+            time.sleep(0.01)
+        return True
+
+    def release(self) -> None:
+        """Let others have it."""
+        self.file.close()
 
 
 def create_trial(space: Space, settings: Settings, value: float | None, point: int) -> FrozenTrial:
