@@ -22,13 +22,13 @@ QUICK = {"data_size": 60, "steps": 5, "probes": 1, "trace_probes": 2}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Two methods, two seeds each, one epoch; the last weights are all there is."""
+    """Two methods, two seeds each, trained until they have learned something."""
     folder = tmp_path_factory.mktemp("runs")
     torch.set_num_threads(1)
     for method in ("sam", "fsam"):
         for seed in (0, 1):
             name = f"{method}-<b>{seed}</b>".replace("/", "∕")
-            train(tiny_config(folder / name, method={"name": method}, epochs=1, seed=seed))
+            train(tiny_config(folder / name, method={"name": method}, epochs=6, seed=seed))
     return folder
 
 
