@@ -1,4 +1,4 @@
-"""Plain PyTorch: two lines change. `python examples/plain_torch.py`."""
+"""Plain PyTorch: wrap the optimizer, hand it a closure. `python examples/plain_torch.py`."""
 
 import argparse
 

@@ -58,14 +58,14 @@ def imported(folder):
     return found - set(sys.stdlib_module_names) - {"friendly_sam", "torch"}
 
 
-MODULES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+MODULES = {"PIL": "pillow", "mlflow": "mlflow-skinny", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
 @pytest.mark.parametrize(
     ("folder", "extras", "elsewhere"),
     [
         # timm needs torchvision and is left to the user; pyarrow comes with datasets.
-        ("lab", ["lab", "hf", "cluster", "tune"], {"timm", "pyarrow"}),
+        ("lab", ["lab", "hf", "cluster", "tune", "wandb", "mlflow"], {"timm", "pyarrow"}),
         # torchmetrics comes with lightning.
         ("integrations", ["hf", "lightning"], {"torchmetrics"}),
         ("sharpness", ["sharpness"], set()),

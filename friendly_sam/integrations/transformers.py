@@ -54,6 +54,7 @@ class SharpnessAwareTrainer(Trainer):
     """
 
     optimizer: Any
+    _perturbed_loss: Tensor | float = 0.0
 
     def __init__(
         self,
@@ -112,13 +113,23 @@ class SharpnessAwareTrainer(Trainer):
         if not optimizer.ascent_due:
             optimizer.skip(scaler=self.accelerator.scaler)  # before the Trainer clips
             return loss
+        self._perturbed_loss = torch.zeros((), device=self.args.device)
         with optimizer.perturbed(scaler=self.accelerator.scaler):
             for number, (again, (args, kwargs)) in enumerate(batches, 1):
                 last = number == len(batches)
                 with nullcontext() if last else self.accelerator.no_sync(model):
                     found = super().training_step(model, again, *args, **kwargs)
+                    self._perturbed_loss += found
                     loss = loss + found if one_pass else loss
         return loss
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """`Trainer.log`, with the norm of the last perturbation and the loss at w + ε."""
+        last = getattr(_unwrapped(self.optimizer), "last", None)
+        if last is not None and last.ascended and "loss" in logs:
+            logs["perturbation_norm"] = last.perturbation_norm
+            logs["perturbed_loss"] = float(self._perturbed_loss)
+        super().log(logs, *args, **kwargs)
 
     def _try_settings(self) -> None:
         """Refuse a bad setting now, before the data and the model are looked at."""

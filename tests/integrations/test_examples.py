@@ -23,6 +23,7 @@ NEEDS = {
         ["sklearn", "submitit"],
         ["--epochs", "1", "--seeds", "1", "--at-once", "3"],
     ),
+    "skorch_classifier": (["sklearn", "skorch"], ["--epochs", "5"]),
     "ddp": (["sklearn"], ["--epochs", "3"]),
     "fsdp2": (["sklearn"], ["--epochs", "2"]),
 }

@@ -86,7 +86,7 @@ def test_train_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     folder = "runs/digits-mlp-fsam-rho0.2-noise0.6-seed0"
     accuracy = read_run(Path(folder)).final("test_accuracy")
     assert out[2] == f"finished: {folder}  test {accuracy:.2f} %"
-    assert out[3].startswith("best.pt was chosen on the test images")
+    assert out[3].startswith("the best checkpoint was chosen on the test")
     assert out[4] == f"next: fsam report {folder}"
     assert (
         main(["train", "--resume", "--output", "runs/digits-mlp-fsam-rho0.2-noise0.6-seed0"]) == 0

@@ -19,6 +19,7 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.tuned_record import read_records
 from friendly_sam.lab.plotting.palette import dashed, looks
 from friendly_sam.lab.plotting.panels import Panel, Series, chart_size, draw_chart
+from friendly_sam.lab.records.claim import claimed
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.report.export import as_csv, as_json
 from friendly_sam.lab.report.finding import find_runs
@@ -156,12 +157,12 @@ def test_half_trained_and_repeated_runs_are_not_averaged_in(tiny: Tiny) -> None:
     runs = find_runs([first.parent]).runs
     rows = compare(runs)
     table, page = results_table(rows), runs_page(rows, summary(runs, rows, []))
-    assert [row.group.name for row in rows] == ["SGD", "F-SAM", "F-SAM (running, 1 of 3 epochs)"]
+    assert [row.group.name for row in rows] == ["SGD", "F-SAM", "F-SAM (stopped, 1 of 3 epochs)"]
     named = {row[0]: row for row in table.rows}
     assert list(named) == ["SGD", "F-SAM", "F-SAM a"]
     key = key_table(rows)
     assert key is not None
-    assert key.rows == [["F-SAM a", "F-SAM (running, 1 of 3 epochs)"]]
+    assert key.rows == [["F-SAM a", "F-SAM (stopped, 1 of 3 epochs)"]]
     assert named["F-SAM"][1:3] == ["1", f"{runs[0].final('test_accuracy'):.2f}"]
     assert not any("against" in title for title in table.header)  # one seed: nothing to compare
     assert "settings and seed are there already: c." in page.lead
@@ -343,7 +344,9 @@ def test_a_run_cut_off_is_shown_as_unfinished(tiny: Tiny) -> None:
     rows = compare(runs)
     text = summary(runs, rows, [])
     assert text.startswith("1 run in 1 group.")
-    assert "Not finished, and counted apart: whole (running)" in render(runs_page(rows, text))
+    assert "Not finished, and counted apart: whole (stopped)" in render(runs_page(rows, text))
+    with claimed(folder):  # somebody writes to it
+        assert "whole (running)" in summary(runs, rows, [])
     empty = dataclasses.replace(read_run(folder), metrics=())
     with pytest.raises(LabError, match="none of these runs has finished an epoch"):
         compare([empty])

@@ -12,7 +12,10 @@ from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.claim import holds_run
 
-_USAGE = "fsam train [--preset NAME] [--config FILE] [--resume | --overwrite] [--SETTING ...]"
+_USAGE = (
+    "fsam train [--preset NAME] [--config FILE] [--resume | --overwrite] "
+    "[--track wandb|mlflow] [--SETTING VALUE ...]"
+)
 
 _DESCRIPTION = """\
 Train a network and keep the records in a folder.
@@ -20,7 +23,8 @@ Train a network and keep the records in a folder.
 --preset NAME starts from a preset of `fsam list presets`, --config FILE from a YAML file;
 settings named below override both. --resume goes on with the run in --output, bit for bit;
 without a preset or a file, the settings are those of that run. --overwrite replaces the run in
---output.
+--output. --track wandb or mlflow logs the metrics there too, the norm of the perturbation and the
+loss at w + eps among them.
 """
 
 _EXAMPLE = """\
@@ -38,11 +42,12 @@ def run(arguments: Sequence[str]) -> int:
     either = first.add_mutually_exclusive_group()
     either.add_argument("--resume", action="store_true")
     either.add_argument("--overwrite", action="store_true")
+    first.add_argument("--track", action="append", default=[], choices=("wandb", "mlflow"))
     options, rest = first.parse_known_args(list(arguments))
     config = resolve(
         settings(
             rest,
-            own=("--resume", "--overwrite"),
+            own=("--resume", "--overwrite", "--track"),
             resume=options.resume,
             prog="fsam train",
             usage=_USAGE,
@@ -53,10 +58,16 @@ def run(arguments: Sequence[str]) -> int:
     if options.resume and not holds_run(Path(str(config.output))):
         raise LabError(f"--resume: there is no run in {config.output}")
     from friendly_sam.lab.runner.progress import RunProgress
+    from friendly_sam.lab.runner.trackers import Listeners, TrackedRun
     from friendly_sam.lab.training.trainer import train
 
-    with RunProgress(config) as progress:
-        folder = train(config, **vars(options), listener=progress)
+    with TrackedRun(config, options.track) as tracked, RunProgress(config) as progress:
+        folder = train(
+            config,
+            resume=options.resume,
+            overwrite=options.overwrite,
+            listener=Listeners(progress, tracked),
+        )
     if torchrun.rank() == 0:
         print(_closing(folder, listed=progress.announced))
     return 0
@@ -74,7 +85,7 @@ def _closing(folder: Path, *, listed: bool) -> str:
     if config.engine.keep_best and not config.data.validation_size:
         lines.insert(
             1,
-            "best.pt was chosen on the test images: hold some out with "
+            "the best checkpoint was chosen on the test images: hold some out with "
             "--data.validation_size for an honest choice",
         )
     return "\n".join(lines)

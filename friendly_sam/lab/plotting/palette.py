@@ -104,7 +104,7 @@ def looks(labels: Sequence[str]) -> list[Look]:
 
 
 def dashed(chosen: Sequence[Look]) -> list[Look]:
-    """Give lines without markers dashes of their own, so that no two rest on colour alone."""
+    """Return looks with dashes of their own: without markers no two may rest on colour alone."""
     used: set[tuple[Colour, str, float]] = set()
     result = []
     for number, look in enumerate(chosen):

@@ -18,6 +18,7 @@ from friendly_sam.lab.files import (
     refuse_link,
     try_lock,
 )
+from friendly_sam.lab.reading import open_regular
 from friendly_sam.lab.records.run import State, is_run, run_state
 
 LOCK = ".fsam-lock"
@@ -91,3 +92,17 @@ def clear(folder: Path) -> None:
     """Delete the records of the run in a claimed folder, and nothing that is not ours."""
     for name in RECORDS:
         delete(folder / name)
+
+
+def is_being_written(folder: Path) -> bool:
+    """Whether a process holds the lock of a run's folder: a run without one has stopped."""
+    try:
+        with open_regular(folder / LOCK) as lock:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (OSError, LabError, ImportError):
+        pass
+    return False

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from friendly_sam.lab.config.yaml import flatten
+from friendly_sam.lab.report.groups import state_of
 from friendly_sam.lab.report.runs import Row
 
 COLUMNS = (
@@ -51,7 +52,7 @@ def record(row: Row) -> dict[str, Any]:
         "data": row.task,
         "runs": row.group.name,
         "label": row.group.label,
-        "state": row.group.runs[0].state,
+        "state": state_of(row.group.runs[0]),
         "n": row.accuracy.n,
         "test_accuracy": row.accuracy.mean,
         "test_accuracy_std": None if math.isnan(row.accuracy.std) else row.accuracy.std,

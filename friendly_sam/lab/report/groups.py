@@ -11,6 +11,7 @@ from typing import Any
 from friendly_sam.lab.config.identity import FREE
 from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.config.yaml import flatten
+from friendly_sam.lab.records.claim import is_being_written
 from friendly_sam.lab.records.run import Run
 
 LONGEST = 24
@@ -105,7 +106,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def _labelled(groups: Sequence[Group]) -> list[Group]:
-    """Give each group a short label of its own."""
+    """Return the groups, each with a short label of its own."""
     cut = Counter(group.family for group in groups if len(group.name) > LONGEST)
     seen: Counter[str] = Counter()
     labelled = []
@@ -159,7 +160,13 @@ def _telling(run: Run, runs: Sequence[Run]) -> set[str]:
 def _progress(run: Run) -> str:
     if run.finished:
         return ""
-    return f" ({run.state}, {len(run.metrics)} of {run.config.epochs} epochs)"
+    return f" ({state_of(run)}, {len(run.metrics)} of {run.config.epochs} epochs)"
+
+
+def state_of(run: Run) -> str:
+    """Return the state of a run; one that says `running` while nobody writes to it has stopped."""
+    stopped = run.state == "running" and not is_being_written(run.folder)
+    return "stopped" if stopped else run.state
 
 
 def _name(run: Run, telling: set[str]) -> str:

@@ -33,7 +33,7 @@ th:first-child, td:first-child { text-align: left; white-space: normal; }
 .key td:first-child { white-space: nowrap; }
 .key td:last-child { white-space: normal; width: 100%; overflow-wrap: anywhere; }
 th { color: var(--soft); font-weight: 600; }
-figure { margin: 1rem 0; max-width: 46rem; } img { width: 100%; height: auto; }
+figure { margin: 1rem 0; } img { width: 100%; height: auto; }
 figcaption, footer { color: var(--soft); font-size: .9rem; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem; }
 @media (max-width: 44rem) {
@@ -141,8 +141,9 @@ def _figure(figure: Figure) -> str:
 
 def _picture(light: bytes, dark: bytes, alt: str, size: tuple[float, float]) -> str:
     width, height = (round(160 * side) for side in size)
+    dark_source = f'<source media="(prefers-color-scheme: dark)" srcset="{_uri(dark)}">'
     return (
-        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{_uri(dark)}">'
+        f'<figure style="max-width: {7.6 * size[0]:.0f}rem"><picture>{dark_source}'
         f'<img src="{_uri(light)}" alt="{escape(alt, quote=True)}" width="{width}" '
         f'height="{height}"></picture></figure>'
     )

@@ -10,7 +10,7 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.records.run import Run
 from friendly_sam.lab.report.finding import count_runs
-from friendly_sam.lab.report.groups import Group, Task, reference, split_by_data
+from friendly_sam.lab.report.groups import Group, Task, reference, split_by_data, state_of
 from friendly_sam.lab.report.page import Page, Section
 from friendly_sam.lab.report.tables import Table
 from friendly_sam.lab.statistics import Difference, Summary, paired_difference, summarize
@@ -126,7 +126,7 @@ def summary(runs: Sequence[Run], rows: Sequence[Row], skipped: Sequence[str]) ->
     sets = len(by_task(rows))
     text = f"{count_runs(len(runs))} in {several}"
     text += f" on {sets} data sets." if sets > 1 else "."
-    unfinished = [f"{run.folder.name} ({run.state})" for run in runs if not run.finished]
+    unfinished = [f"{run.folder.name} ({state_of(run)})" for run in runs if not run.finished]
     if unfinished:
         text += f" Not finished, and counted apart: {', '.join(unfinished)}."
     again = [run.folder.name for group in groups for run in group.again]

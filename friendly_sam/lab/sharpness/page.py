@@ -13,7 +13,7 @@ from friendly_sam.lab.report.page import Page, Section
 from friendly_sam.lab.report.tables import Table
 from friendly_sam.lab.sharpness.figures import density_figure, landscape_figure, landscape_size
 from friendly_sam.lab.sharpness.measured import Measured, curvature_table, rises_table
-from friendly_sam.lab.sharpness.verdict import flatness_warning, verdict
+from friendly_sam.lab.sharpness.verdict import UNJUDGED, flatness_warning, verdict
 from friendly_sam.lab.statistics import summarize
 
 PLANES = 6
@@ -24,9 +24,7 @@ def write_page(measured: Sequence[Measured], path: Path) -> tuple[list[Path], li
     """Write the page and its figures; return all paths, the tables, and what to take away."""
     tasks = split_by_data([one.run for one in measured])
     by_folder = {one.run.folder: one for one in measured}
-    lead = " ".join(
-        filter(None, [flatness_warning(measured), *(_verdict(t, tasks, by_folder) for t in tasks)])
-    )
+    lead = " ".join(filter(None, [flatness_warning(measured), _verdicts(tasks, by_folder)]))
     tables = [curvature_table(measured), rises_table(measured)]
     content = Page(
         title="How sharp are these minima?",
@@ -54,9 +52,14 @@ LEGEND = (
 )
 
 
-def _verdict(task: Task, tasks: Sequence[Task], by_folder: Mapping[Path, Measured]) -> str:
-    said = verdict(task.groups, by_folder)
-    return f"{task.name}: {said}" if len(tasks) > 1 else said
+def _verdicts(tasks: Sequence[Task], by_folder: Mapping[Path, Measured]) -> str:
+    """Judge the paper's claim on each data set where it can be; say once where it cannot."""
+    said = {task.name: verdict(task.groups, by_folder) for task in tasks}
+    judged = {name: words for name, words in said.items() if words is not None}
+    if not judged:
+        return UNJUDGED
+    prefix = "" if len(tasks) == 1 else "{}: "
+    return " ".join(prefix.format(name) + words for name, words in judged.items())
 
 
 def _how(one: Measured) -> str:

@@ -22,8 +22,17 @@ def flatness_warning(measured: Sequence[Measured]) -> str:
     )
 
 
-def verdict(groups: Sequence[Group], by_folder: Mapping[Path, Measured]) -> str:
-    """Say whether F-SAM's λ_1 and λ_1/λ_5 are smaller than SAM's (the paper's appendix A7)."""
+UNJUDGED = (
+    "Give one setting of SAM and one of F-SAM, finished, to judge the paper's claim that F-SAM's "
+    "minima are flatter."
+)
+
+
+def verdict(groups: Sequence[Group], by_folder: Mapping[Path, Measured]) -> str | None:
+    """Say whether F-SAM's λ_1 and λ_1/λ_5 are smaller than SAM's (the paper's appendix A7).
+
+    `None` where there is not one setting of each that learned.
+    """
     chosen = {}
     for family in ("SAM", "F-SAM"):
         fitting = [
@@ -34,10 +43,7 @@ def verdict(groups: Sequence[Group], by_folder: Mapping[Path, Measured]) -> str:
             and all(by_folder[run.folder].learned for run in group.runs)
         ]
         if len(fitting) != 1:
-            return (
-                "Give one setting of SAM and one of F-SAM, finished, to judge the paper's claim "
-                "that F-SAM's minima are flatter."
-            )
+            return None
         chosen[family] = fitting[0]
     parts = []
     for key, name in (("lambda1", "λ1"), ("ratio", "λ1/λ5")):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from friendly_sam import SharpnessAware
@@ -41,6 +42,7 @@ class TrainingStep:
         self.clip_norm = config.engine.clip_norm
         self.ascent_pass = METHODS[config.method.name].ascent != "none"
         self.replay_rng = config.method.replay_rng
+        self.perturbed_loss: Tensor | None = None
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
 
     def __call__(self, batch: Samples, ascent: Samples | None, tally: Tally) -> None:
@@ -55,8 +57,9 @@ class TrainingStep:
             with optimizer.perturbed(scaler=scaler, freeze_statistics=freeze):
                 if generators is not None:
                     set_generator_states(generators, self.backward.device)
-                self._gradient(batch, None if self.ascent_pass else tally)
+                self.perturbed_loss = self._gradient(batch, None if self.ascent_pass else tally)
         else:
+            self.perturbed_loss = None
             self._gradient(batch, tally)
             # Before clipping, so that the EMA takes in the raw gradient.
             getattr(optimizer, "skip", lambda **_: None)(scaler=scaler)
@@ -77,5 +80,17 @@ class TrainingStep:
                 stack.enter_context(frozen_statistics(optimizer.model))
             self._gradient(samples, tally)
 
-    def _gradient(self, samples: Samples, tally: Tally | None = None) -> None:
-        self.backward(samples.pieces(self.micro_batches), samples.count, tally)
+    def _gradient(self, samples: Samples, tally: Tally | None = None) -> Tensor:
+        return self.backward(samples.pieces(self.micro_batches), samples.count, tally)
+
+    def perturbation(self) -> dict[str, float]:
+        """Return ||ε|| and the loss at w + ε of the last step; nothing where it was not perturbed.
+
+        Reading them waits for the device, so the trainer does it once per epoch.
+        """
+        if self.perturbed_loss is None or not isinstance(self.optimizer, SharpnessAware):
+            return {}
+        return {
+            "perturbation_norm": self.optimizer.last.perturbation_norm,
+            "perturbed_loss": self.perturbed_loss.item(),
+        }
