@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.presets import PRESETS, preset
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import from_dict
+from friendly_sam.lab.data.network import hub_is_named
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.runner.progress import RunProgress
 from friendly_sam.lab.training.trainer import train
@@ -106,6 +108,28 @@ def test_a_run_that_will_take_hours_on_a_cpu_says_so_once(
     assert err.count("left on this CPU") == 1
     assert "about 173 h" in err
     assert all(words.startswith(("CPU", "GPU")) for words in PRESETS.values())
+
+
+def test_without_a_network_the_hub_is_not_waited_for(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line at once, in the place of five tries with growing pauses."""
+    datasets, hub = pytest.importorskip("datasets"), pytest.importorskip("huggingface_hub")
+
+    def unknown(*_: object) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("friendly_sam.lab.data.network.socket.getaddrinfo", unknown)
+    monkeypatch.setattr("friendly_sam.lab.data.network.getproxies", dict)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    hub_is_named.cache_clear()
+    start = time.monotonic()
+    assert main(["train", "--data.name", "nobody/nothing", "--model.name", "resnet8"]) == 1
+    hub_is_named.cache_clear()
+    assert time.monotonic() - start < 20  # five tries take more
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "cannot load 'nobody/nothing' from the Hugging Face hub" in line
 
 
 BAD = [

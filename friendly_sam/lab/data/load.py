@@ -80,6 +80,11 @@ def load(
     train, validation, test = _roles(name, _divided(_open(name, info, root)), info)
     used = [part for part in (train, validation, test) if part is not None]
     names = _class_names(train, used, info)
+    if info is not None and len(names) > info.classes:
+        raise ValueError(
+            f"data.name {name} has {info.classes} classes, and the data in {root} {len(names)}: "
+            "is it another data set? Give it a name of its own"
+        )
     for part in used:
         if not len(part):
             raise ValueError(f"the {part.name} split of {name!r} is empty")

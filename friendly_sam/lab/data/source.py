@@ -14,6 +14,7 @@ from friendly_sam._machinery.install import how_to_install
 from friendly_sam.lab.data.columns import IMAGE_COLUMNS, LABEL_COLUMNS, find_columns
 from friendly_sam.lab.data.dataset import Encoded
 from friendly_sam.lab.data.folders import SUFFIXES, class_folders, image_files
+from friendly_sam.lab.data.network import no_retries_without_a_network
 from friendly_sam.lab.data.parquet import arrow_file, count_rows, schema_of
 
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val"), "test": ("test",)}
@@ -99,6 +100,7 @@ def open_hub(name: str) -> dict[str, Source]:
         OSError: It cannot be had: no network, no such name, or no permission.
     """
     datasets = _datasets()
+    no_retries_without_a_network()
     try:
         tables = datasets.load_dataset(name)
     except Exception as error:  # the hub client has its own error for everything
