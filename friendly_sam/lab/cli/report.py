@@ -14,7 +14,7 @@ from friendly_sam.lab.paper.reproduction_folder import is_reproduction
 _DESCRIPTION = """\
 Compare any runs: for each data set a table and curves, as a page that needs nothing else.
 
-A folder stands for the runs right inside it; folders of whole experiments (demo, find-rho,
+A folder stands for the runs right inside it; folders of whole experiments (demo, tune,
 reproduce) are left out beside runs and read where they are named alone. The table is also written
 beside the page as CSV and JSON.
 """

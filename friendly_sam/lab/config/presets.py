@@ -143,7 +143,7 @@ def _photos(method: str) -> RunConfig:
 
 
 def _photos_presets() -> Iterator[Entry]:
-    words = "your own photographs (--data.root): fine-tune a pretrained EfficientNet-Lite0"
+    words = "CPU, minutes: your own photographs (--data.root), pretrained EfficientNet-Lite0"
     for method in TRANSFER_METHODS:
         yield f"photos-efficientnet_lite0-{method}", words, partial(_photos, method)
 

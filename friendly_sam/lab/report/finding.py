@@ -23,7 +23,7 @@ def find_runs(folders: Sequence[Path]) -> Found:
     """Read the runs that folders stand for.
 
     A run stands for itself, another folder for the runs right inside it. Folders of whole
-    experiments (`fsam demo`, `find-rho`, `reproduce`) beside runs are left out, so `runs` and
+    experiments (`fsam demo`, `tune`, `reproduce`) beside runs are left out, so `runs` and
     `runs/*` mean single runs; they are read where nothing but experiments is named.
     """
     chosen: dict[Path, Path] = {}
