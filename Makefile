@@ -46,6 +46,7 @@ mutants: setup
 attack: setup
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python attack.py
 	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python kills.py
+	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python hostile.py
 
 faults: setup
 	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python faults.py

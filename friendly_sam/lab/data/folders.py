@@ -34,7 +34,8 @@ class ImageFiles(Sequence[Encoded]):
 
 def class_folders(split: Path) -> list[str]:
     """Return the names of the classes of a split, in order."""
-    return sorted(entry.name for entry in os.scandir(split) if entry.is_dir())
+    with os.scandir(split) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 def image_files(split: Path, classes: Sequence[str], where: str) -> tuple[ImageFiles, list[int]]:
@@ -50,7 +51,9 @@ def image_files(split: Path, classes: Sequence[str], where: str) -> tuple[ImageF
 
 
 def _images(folder: Path, where: str) -> Iterator[str]:
-    for entry in os.scandir(folder):
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    for entry in found:
         if entry.is_dir(follow_symlinks=False):
             yield from _images(Path(entry.path), where)
         elif Path(entry.name).suffix.lower() in SUFFIXES:

@@ -24,6 +24,7 @@ from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import to_yaml
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import open_to_append, refuse_link, write_atomically
+from friendly_sam.lab.reading import checked, read_bytes, read_json_object
 from friendly_sam.lab.records.environment import environment
 from friendly_sam.lab.records.run import State
 
@@ -73,8 +74,8 @@ class Recorder:
         path = self.folder / "environment.json"
         starts: list[dict[str, Any]] = []
         if resumed:
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
+            with contextlib.suppress(LabError):
+                starts = checked(read_json_object(path), {"starts": [dict]}, str(path))["starts"]
         starts.append({"time": _now(), "epoch": epoch, **environment()})
         write_atomically(path, json.dumps({"starts": starts}, indent=2) + "\n")
 
@@ -123,7 +124,7 @@ class Recorder:
 
 def _known_metrics(path: Path, position: int, digest: str) -> bytes:
     """Return the lines that a checkpoint knows of; refuse others."""
-    content = path.read_bytes()[:position] if position and path.exists() else b""
+    content = read_bytes(path)[:position] if position and path.exists() else b""
     if len(content) < position:
         raise LabError(
             f"{path} is damaged: {len(content)} bytes, the checkpoint knows of {position}"

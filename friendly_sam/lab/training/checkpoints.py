@@ -17,9 +17,9 @@ import hashlib
 import json
 import re
 import sys
-from io import BufferedRandom, BufferedReader
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import torch
 
@@ -32,7 +32,8 @@ from friendly_sam.lab.files import (
     refuse_link,
     write_atomically,
 )
-from friendly_sam.lab.reading import read_json_object
+from friendly_sam.lab.reading import open_regular, read_json_object
+from friendly_sam.lab.training.archive import check_archive
 
 State = dict[str, Any]
 """Tensors, numbers, strings, and lists and dictionaries of those."""
@@ -47,8 +48,9 @@ class DamagedCheckpointError(Exception):
 def read(path: Path) -> State:
     """Read a checkpoint to the CPU, after comparing it with the checksum in its name."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             _compare(file, path.name)
+            check_archive(file)
             state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds, those of pickle and zip among them
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -58,7 +60,7 @@ def read(path: Path) -> State:
     return state
 
 
-def _compare(file: BufferedReader | BufferedRandom, name: str) -> None:
+def _compare(file: BinaryIO, name: str) -> None:
     """Refuse a file that does not agree with its name; weights from elsewhere have no checksum."""
     ours = _NAME.fullmatch(name)
     if ours and ours[2] != _digest(file):
@@ -66,9 +68,9 @@ def _compare(file: BufferedReader | BufferedRandom, name: str) -> None:
     file.seek(0)
 
 
-def _digest(file: BufferedReader | BufferedRandom) -> str:
+def _digest(file: BinaryIO) -> str:
     file.seek(0)
-    return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()[:16]
 
 
 def write(folder: Path, state: State, step: int) -> Path:
@@ -182,9 +184,9 @@ def _known(name: str) -> str:
 
 def _intact(path: Path | None) -> bool:
     try:
-        with (path or Path()).open("rb") as file:
-            _compare(file, Path(file.name).name)
-    except (OSError, DamagedCheckpointError):
+        with open_regular(path or Path()) as file:
+            _compare(file, (path or Path()).name)
+    except (OSError, LabError, DamagedCheckpointError):
         return False
     return True
 
@@ -204,4 +206,19 @@ def load_weights(source: str) -> State:
     weights = state.get("model", state)
     if not isinstance(weights, dict):
         raise LabError(f"{path} holds no weights")
+    for name, value in weights.items():
+        if not isinstance(name, str) or not _is_plain(value):
+            raise LabError(f"{path} holds something other than weights")
     return weights
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor with values of its own: dense, real, and on the CPU."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and not value.is_complex()
+        and not value.is_quantized
+        and value.untyped_storage().nbytes() >= value.numel() * value.element_size()
+    )

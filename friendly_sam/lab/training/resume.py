@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from friendly_sam.lab.config.identity import difference
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import from_dict, to_dict
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.reading import checked
 from friendly_sam.lab.training.checkpoints import State
 from friendly_sam.lab.training.distributed import World
 from friendly_sam.lab.training.generators import generator_states, set_generator_states
@@ -35,6 +37,8 @@ class Position:
     """Bytes of metrics.jsonl."""
     digest: str = ""
     """SHA-256 of those bytes."""
+    data: str = ""
+    """Digest of the images and labels, see `ImageData.digest`; older runs have none."""
 
 
 def capture(
@@ -76,19 +80,40 @@ def restore(
 ) -> Position:
     """Put a snapshot back; one of another run is refused."""
     _check(state, config, here)
-    own = state["processes"][here.rank]
     try:
+        own = state["processes"][here.rank]
         _load(
             config, model, optimizer, state["model"], own.get("optimizer", state["optimizer"]), here
         )
-    except (RuntimeError, ValueError, KeyError) as error:
+        scaler.load_state_dict(state["scaler"])
+        tally.sums.copy_(own["sums"])
+        tally.count = int(own["count"])
+        set_generator_states(own["rng"], here.device)
+        return _position(state["position"], config)
+    except Exception as error:  # whatever a checkpoint of others leads to
         reason = " ".join(str(error).split())[:200]
         raise LabError(f"the checkpoint does not fit {config.model.name}: {reason}") from error
-    scaler.load_state_dict(state["scaler"])
-    tally.sums.copy_(own["sums"])
-    tally.count = int(own["count"])
-    set_generator_states(own["rng"], here.device)
-    return Position(**state["position"])
+
+
+def _position(values: Any, config: RunConfig) -> Position:
+    """Return a position whose values are of their kinds, and within the run."""
+    shape = {"epoch": int, "batch": int, "best": float, "seconds": float, "metrics": int}
+    checked(values, shape, "position")
+    position = Position(**values)
+    within = 0 <= position.epoch <= config.epochs and min(position.batch, position.metrics) >= 0
+    if not within or not isinstance(position.digest, str) or not math.isfinite(position.seconds):
+        raise ValueError("its position lies outside of the run")
+    return position
+
+
+def check_data(position: Position, digest: str) -> None:
+    """Refuse to go on with other images than those that the run began with."""
+    if position.data and digest and position.data != digest:
+        raise LabError(
+            "the images or labels are not those that this run began with (data.root, data.name): "
+            "bring them back, or start again with --overwrite"
+        )
+    position.data = digest
 
 
 def _check(state: State, config: RunConfig, here: World) -> None:

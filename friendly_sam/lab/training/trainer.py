@@ -114,7 +114,7 @@ class Trainer:
         self.decomposition = DecompositionLog(config, self.network, self.optimizer, self.streams)
         self.decomposition.check(here)
         self.tally = Tally(here.device)
-        self.position = snapshot.Position()
+        self.position = snapshot.Position(data=self.data.digest)
         self.stop_signal = StopSignal()
         torch.manual_seed(config.seed + 1_000_003 * here.rank)  # dropout, each process its own
 
@@ -136,6 +136,7 @@ class Trainer:
                 state, self.config, self.model, self.optimizer, self.backward.scaler,
                 self.tally, self.here,
             )  # fmt: skip
+            snapshot.check_data(self.position, self.data.digest)
         if not self.here.leads:
             self._epochs(checkpoints, None)
             return
