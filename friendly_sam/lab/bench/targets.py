@@ -21,6 +21,9 @@ STEP = {
     "F-SAM, ascent on 1/4": 1.27,
     "F-SAM, ascent on 1/8": 1.16,
     "F-SAM, ascent on 1/16": 1.10,
+    "MSAM": 1.05,
+    "Stale-SAM": 1.05,
+    "Stale-F-SAM": 1.05,
 }
 COPIES = {"SAM": 1.0, "F-SAM": 2.0}
 WITHIN = 0.03
