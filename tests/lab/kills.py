@@ -280,7 +280,9 @@ def main() -> int:
         for number, (name, attacked) in enumerate(chosen.items()):
             target = Target(name, attacked, Path(folder).resolve() / str(number))
             results = Counter[str]()
-            for moment in spread(len(target.moments), each):
+            for count, moment in enumerate(spread(len(target.moments), each)):
+                if count % 25 == 0:
+                    print(f"{name}: {count} kills, {dict(results)}", file=sys.stderr, flush=True)
                 result = target.kill(moment)
                 results[result.partition(":")[0]] += 1
                 if result not in ("same", "missed"):

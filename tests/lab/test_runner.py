@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_runs import Tiny, final_state, same
+from lab_runs import Tiny, checkpoint, final_state, same
 
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.run import read_run, run_state
+from friendly_sam.lab.runner import pool
 from friendly_sam.lab.runner.pool import run_all
 from friendly_sam.lab.training.trainer import train
 
@@ -78,6 +79,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from lab_runs import tiny_config
+from friendly_sam.lab.runner import pool
 from friendly_sam.lab.runner.pool import run_all
 if __name__ == "__main__":
     root = Path(sys.argv[1])
@@ -102,6 +104,38 @@ if __name__ == "__main__":
     assert "spawn" not in error  # the worker said nothing
     assert run_state(tmp_path / "runs" / "0") == "running"
     assert read_run(tmp_path / "runs" / "0").metrics
+
+
+def test_a_worker_whose_parent_has_gone_stops_with_a_checkpoint_and_does_not_fail(
+    tiny: Tiny,
+) -> None:
+    config, handler = tiny(epochs=5000), signal.getsignal(signal.SIGINT)
+    parent, worker = multiprocessing.Pipe()
+    parent.send(config)
+    parent.close()
+    try:
+        pool._work(worker, 1)  # returns: nobody is there to tell
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    run = read_run(Path(str(config.output)))
+    assert run.state == "running"
+    assert run.message == ""
+    assert checkpoint(run.folder).is_file()
+
+
+def test_a_closed_stdout_cuts_a_run_off_and_does_not_fail_it(tiny: Tiny) -> None:
+    class Gone:
+        def step(self, epoch: int, batch: int, batches: int) -> None:
+            pass
+
+        def epoch(self, metrics: dict[str, float]) -> None:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    config = tiny()
+    with pytest.raises(BrokenPipeError):
+        train(config, listener=Gone())
+    assert run_state(Path(str(config.output))) == "running"
+    assert same(final_state(train(config, resume=True)), final_state(train(tiny("alone"))))
 
 
 def test_two_runs_cannot_share_a_folder(tiny: Tiny) -> None:
