@@ -47,6 +47,12 @@ def test_the_trainer_is_the_hand_written_loop(tmp_path, method):
     assert [each["loss"] for each in record.logs] == pytest.approx(losses, abs=1e-4)
     assert [each["grad_norm"] for each in record.logs] == pytest.approx(norms, rel=1e-6)
     assert model.net[1].num_batches_tracked == 2 * BATCHES
+    if METHODS[method].every.default == 1:  # every step but a stale direction's first is perturbed
+        last = record.logs[-1]
+        assert last["perturbation_norm"] == pytest.approx(
+            run.optimizer.optimizer.last.perturbation_norm
+        )
+        assert last["perturbed_loss"] > 0
 
 
 def test_settings_reach_the_optimizer(tmp_path):
