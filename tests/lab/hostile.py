@@ -10,6 +10,7 @@ output folder. Prints a table and exits with 1 if anything is wrong.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -67,8 +68,10 @@ class Table:
         return "\n".join(lines)
 
 
-def attack(kind: str, count: int, number: int, material: Path, place: Path, table: Table) -> None:
-    """Try `count` inputs of one kind."""
+def attack(
+    kind: str, count: int, number: int, material: Path, place: Path, table: Table, end: float
+) -> None:
+    """Try `count` inputs of one kind, or as many as fit before `end`."""
     inputs = KINDS[kind][1](material)
 
     @seed(number)
@@ -81,6 +84,8 @@ def attack(kind: str, count: int, number: int, material: Path, place: Path, tabl
     )
     @given(inputs)
     def one(prepare: Callable[[Path], list[str]]) -> None:
+        if time.monotonic() > end:
+            return
         arguments = prepare(fresh(place))
         table.note(kind, attempt(place, arguments), arguments)
 
@@ -92,15 +97,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after these")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
     torch.set_num_threads(1)
     table, began = Table(), time.monotonic()
+    end = began + options.seconds
     with tempfile.TemporaryDirectory() as name:
         material = warm_up(Path(name))
         for kind in options.kinds:
             count = max(1, round(options.count * KINDS[kind][0]))
-            attack(kind, count, options.seed, material, Path(name, "place"), table)
+            attack(kind, count, options.seed, material, Path(name, "place"), table, end)
     print(table)
     print(f"{time.monotonic() - began:.0f} s, seed {options.seed}")
     return int(bool(table.wrong))
