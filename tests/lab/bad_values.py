@@ -63,7 +63,7 @@ ANY: st.SearchStrategy[Any] = VALUES | st.recursive(
     ),
     max_leaves=6,
 )
-DICE = st.randoms(use_true_random=False)
+DICE = st.integers(0, 2**32 - 1).map(random.Random)
 PLACES = ("fifo", "zero", "dangling", "folder", "passwd", "socketless", "loop")
 
 
