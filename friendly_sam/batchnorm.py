@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -49,6 +52,14 @@ class frozen_statistics:  # noqa: N801 (a context manager, used like a function)
             self.thaw()
         finally:
             self._guard.off()
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """Call `function` inside, and return what it returns."""
+        try:
+            with self:
+                return function()
+        finally:  # where a signal came between the function and the way out
+            self.__exit__()
 
     def freeze(self) -> None:
         """Set the flags, each noted before it is touched."""

@@ -234,8 +234,7 @@ class SharpnessAware(Assembled):
         with self.model.no_sync() if apart else nullcontext():  # type: ignore[operator,union-attr]
             if ascent is None:
                 return closure()
-            with frozen_statistics(self.model):
-                return torch.enable_grad()(ascent)()
+            return frozen_statistics(self.model).run(torch.enable_grad()(ascent))
 
     def _perturbed(
         self,

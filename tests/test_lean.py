@@ -19,7 +19,9 @@ def live_bytes():
     gc.collect()
     storages = {}
     for thing in gc.get_objects():
-        if type(thing) in (torch.Tensor, torch.nn.Parameter):  # not what torch.compile traces with
+        if type(thing) not in (torch.Tensor, torch.nn.Parameter):  # torch.compile's are others
+            continue
+        if thing.layout == torch.strided:
             storages[thing.untyped_storage().data_ptr()] = thing.untyped_storage().nbytes()
     return sum(storages.values())
 

@@ -64,8 +64,12 @@ MODULES = {"PIL": "pillow", "mlflow": "mlflow-skinny", "sklearn": "scikit-learn"
 @pytest.mark.parametrize(
     ("folder", "extras", "elsewhere"),
     [
-        # timm needs torchvision and is left to the user; pyarrow comes with datasets.
-        ("lab", ["lab", "hf", "cluster", "tune", "wandb", "mlflow"], {"timm", "pyarrow"}),
+        # timm needs torchvision and is left to the user; the last two come with datasets.
+        (
+            "lab",
+            ["lab", "hf", "cluster", "tune", "wandb", "mlflow"],
+            {"timm", "pyarrow", "huggingface_hub"},
+        ),
         # torchmetrics comes with lightning.
         ("integrations", ["hf", "lightning"], {"torchmetrics"}),
         ("sharpness", ["sharpness"], set()),

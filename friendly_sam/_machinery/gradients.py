@@ -43,8 +43,7 @@ class Gradients:
         gradients = [(parameter, parameter.grad) for parameter in self.groups.parameters()]
         self.optimizer.zero_grad()
         try:
-            with torch.enable_grad(), frozen_statistics(self.optimizer.model):
-                reference()
+            frozen_statistics(self.optimizer.model).run(torch.enable_grad()(reference))
             self._references = [
                 torch.zeros_like(slot.gradient) if slot.parameter.grad is None
                 else slot.parameter.grad

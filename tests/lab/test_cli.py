@@ -251,7 +251,8 @@ def test_report_reads_any_runs(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -
     assert "SGD" in out
     assert "F-SAM" in out
     names = {path.name for path in Path("out").iterdir()}
-    assert names == {"page.html", *(f"page-{n}.{k}" for n in (1, 2) for k in ("png", "svg"))}
+    figures = {f"page-{n}.{k}" for n in (1, 2) for k in ("png", "svg")}
+    assert names == {"page.html", "page.csv", "page.json", *figures}
 
 
 def test_defaults_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from lab_runs import same, tiny_config
+from lab_runs import checkpoint, same, tiny_config
 from PIL import Image
 
 from friendly_sam.lab import load
@@ -47,7 +47,7 @@ def results(config):
     """What a run leaves: metrics without times, weights, optimizer."""
     folder = train(config)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    state = torch.load(folder / "checkpoints" / "last.pt", weights_only=True)
+    state = torch.load(checkpoint(folder), weights_only=True)
     metrics = [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
     return metrics, state["model"], state["optimizer"]
 

@@ -77,7 +77,7 @@ def _arithmetic(part: dict[str, Any]) -> Iterator[Target]:
 
 def _step(part: dict[str, Any]) -> Iterator[Target]:
     for name, bound in STEP.items():
-        if part:
+        if name in part.get("rows", {}):
             yield _at_most(f"step: {name} / SGD", bound, part["rows"][name]["against SGD"])
 
 

@@ -11,6 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from friendly_sam.lab.files import delete
 from friendly_sam.lab.paper.reproduction_folder import read_requests
 from friendly_sam.lab.paper.which_method import refresh
 
@@ -19,8 +20,7 @@ def publish(folder: Path, docs: Path) -> Path:
     """Replace the results of a scale; return their folder."""
     scale = str(read_requests(folder)["scale"])
     target = docs / "results" / scale
-    if target.is_dir():
-        shutil.rmtree(target)
+    delete(target)
     (target / "figures").mkdir(parents=True)
     shutil.copyfile(folder / "results.md", target / "README.md")
     shutil.copyfile(folder / "records.jsonl", target / "records.jsonl")

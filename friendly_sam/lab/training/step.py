@@ -16,7 +16,7 @@ from friendly_sam.batchnorm import frozen_statistics
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.training.ascent_batches import Samples
-from friendly_sam.lab.training.distributed import unreduced
+from friendly_sam.lab.training.distributed import World, unreduced
 from friendly_sam.lab.training.generators import generator_states, set_generator_states
 from friendly_sam.lab.training.gradients import Backward
 from friendly_sam.lab.training.tally import Tally
@@ -83,7 +83,7 @@ class TrainingStep:
     def _gradient(self, samples: Samples, tally: Tally | None = None) -> Tensor:
         return self.backward(samples.pieces(self.micro_batches), samples.count, tally)
 
-    def perturbation(self) -> dict[str, float]:
+    def perturbation(self, here: World) -> dict[str, float]:
         """Return ||ε|| and the loss at w + ε of the last step; nothing where it was not perturbed.
 
         Reading them waits for the device, so the trainer does it once per epoch.
@@ -92,5 +92,5 @@ class TrainingStep:
             return {}
         return {
             "perturbation_norm": self.optimizer.last.perturbation_norm,
-            "perturbed_loss": self.perturbed_loss.item(),
+            "perturbed_loss": here.sum(self.perturbed_loss.detach().clone()).item() / here.size,
         }

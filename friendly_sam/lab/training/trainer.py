@@ -228,7 +228,7 @@ class Trainer:
         for name, batches in self.streams.held_out.items():
             loss, accuracy = evaluate(self.network, batches, self.config.engine, self.here)
             metrics |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
-        metrics |= self.take_step.perturbation() | self.decomposition(epoch)
+        metrics |= self.take_step.perturbation(self.here) | self.decomposition(epoch)
         return metrics | {"seconds": round(self.position.seconds, 4)}
 
     def _save(
