@@ -260,7 +260,7 @@ def _chart(results: Results) -> Panel:
             )
         )
     return Panel(
-        title="Robustness to the radius, at one learning rate; SGD tuned",
+        title="Radius, at one learning rate (SGD tuned)",
         x_label="perturbation radius ρ",
         y_label="test accuracy, %",
         series=series,
