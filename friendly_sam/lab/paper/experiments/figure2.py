@@ -93,6 +93,12 @@ def _first(scale: Scale) -> list[RunConfig]:
 
 
 _FULL = "The two tasks that are trained from scratch; a full gradient a step is dear. " + PROTOCOL
+_MAPPING: dict[Scale, str] = {
+    "paper": "As published: appendix A5.",
+    "real": f"Pets and Flowers. {MAPPING} {PROTOCOL}",
+    "small": _FULL,
+    "mini": f"{_FULL} Also fine-tuning on 50 digits.",
+}
 _full_tuning, _noise_tuning = _variants(FULL), _variants(NOISE)
 
 figure2a = Experiment(
@@ -103,12 +109,7 @@ figure2a = Experiment(
     cells=published(_full_tuning, lambda scale: _published(FULL)),
     tuning=_full_tuning,
     first=_first,
-    mapping={
-        "paper": "As published: appendix A5.",
-        "real": f"Pets and Flowers. {MAPPING} {PROTOCOL}",
-        "small": _FULL,
-        "mini": f"{_FULL} Also fine-tuning on 50 digits.",
-    },
+    mapping=_MAPPING,
     claims=(
         beats("SAM", "SGD/AdamW", text="SAM beats the base optimizer (the paper: mostly)"),
         beats("SAM", "SAM-full", text="SAM beats SAM-full"),
@@ -124,12 +125,7 @@ figure2b = Experiment(
     cells=published(_noise_tuning, lambda scale: _published(NOISE)),
     tuning=_noise_tuning,
     first=_first,
-    mapping={
-        "paper": "As published: appendix A5.",
-        "real": f"Pets and Flowers. {MAPPING} {PROTOCOL}",
-        "small": _FULL,
-        "mini": f"{_FULL} Also fine-tuning on 50 digits.",
-    },
+    mapping=_MAPPING,
     claims=(
         beats("SAM-noise", "SAM", text="SAM-noise beats SAM"),
         beats("SAM", "SAM-db", text="SAM beats SAM-db: the batch's own noise is what helps"),
