@@ -13,11 +13,22 @@ _CGROUPS = (
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 
+COPIES = 4
+"""Of the weights: themselves, gradients, the base optimizer's state, w while it is perturbed."""
+FLOAT = 4
+"""Bytes."""
+
 
 def available() -> int | None:
     """Return the bytes this process may still take; `None` where the system does not say."""
     found = [free for free in (_of_machine(), _of_group(), _of_limit()) if free is not None]
     return max(0, min(found)) if found else None
+
+
+def fits(need: int, *, share: float = 1.0) -> bool:
+    """Whether so many bytes are free, or the system does not say."""
+    free = available()
+    return free is None or need <= share * free
 
 
 def require(need: int, what: str, advice: str, *, share: float = 1.0) -> None:
@@ -29,9 +40,9 @@ def require(need: int, what: str, advice: str, *, share: float = 1.0) -> None:
         advice: what to change.
         share: of what is free that it may take; training needs some too.
     """
-    free = available()
-    if free is not None and need > share * free:
-        raise LabError(f"{what} would take {size(need)}, and {size(free)} are free: {advice}")
+    if not fits(need, share=share):
+        free = size(available() or 0)
+        raise LabError(f"{what} would take {size(need)}, and {free} are free: {advice}")
 
 
 def size(count: float) -> str:

@@ -88,7 +88,7 @@ def test_the_demo_compares_best_with_best_first() -> None:
 
 
 def test_the_demos_settings_are_those_that_were_chosen() -> None:
-    (record,) = read_records(DOCS / "results" / "mini" / "table1.json")
+    record = read_records(DOCS / "results" / "mini" / "table1.json")[0]
     chosen = {entry.name: entry.chosen.settings for entry in record.entries}
     for method, settings in demo_module.TUNED.items():
         assert settings == chosen[demo_module.LABELS[method]]

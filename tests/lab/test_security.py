@@ -18,6 +18,8 @@ from lab_runs import Tiny
 from friendly_sam.lab import memory
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.models import MODELS
+from friendly_sam.lab.models.estimate import GROWTH, check_memory, count_outputs, count_weights
 from friendly_sam.lab.models.pretrained import hugging_face
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.training.archive import check_archive
@@ -85,6 +87,17 @@ def test_a_network_is_refused_with_the_estimate(
     monkeypatch.setattr(memory, "available", lambda: 1_000_000)
     with pytest.raises(LabError, match=r"training mlp with .* weights would take .* MB"):
         train(tiny())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_batch_that_might_not_fit_is_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = (3, 32, 32)
+    weights = count_weights(name, 10, image)
+    batch = 2 + 4 * weights // (3 * 32 * 32)  # takes more than the weights do
+    monkeypatch.setattr(memory, "available", lambda: 16 * weights)
+    with pytest.raises(LabError, match=rf"a batch of {batch} images of 32x32 in {name} would take"):
+        check_memory(name, 10, image, batch)
+    assert count_outputs(name, 10, image) < GROWTH * 3 * 32 * 32
 
 
 def inflated(content: bytes) -> bytes:

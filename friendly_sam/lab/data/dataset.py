@@ -52,6 +52,11 @@ class EncodedImages:
         picture = open_picture(row, what=self.name(index), root=self._root)
         return with_channels(picture, self.channels)
 
+    def content(self, index: int) -> bytes | None:
+        """Return an image as it is stored; `None`: in a file of its own, or not at all."""
+        data = self._rows[int(self._positions[index])].get("bytes")
+        return data if isinstance(data, bytes) else None
+
     def name(self, index: int) -> str:
         """Return what an error calls an image."""
         return f"image {int(self._positions[index])} of the {self._split} split"

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from friendly_sam.lab.data.dataset import EncodedImages, Images, Split
+from friendly_sam.lab.data.decoded import DECODED
 from friendly_sam.lab.data.pixels import fit_square, from_tensor, stored_bytes, to_tensor
 from friendly_sam.lab.data.source import Source
 
 SAMPLES = 4096
 """Images of a split that its digest depends on."""
+SMALL = 64
+"""Pixels a side: smaller images are decoded as quickly as they are looked up."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,14 @@ class Selection:
             return encoded
         images = torch.empty(self.dimensions(shape), dtype=torch.uint8)
         for index in range(len(encoded)):
-            picture = encoded[index]
-            try:
-                images[index] = to_tensor(fit_square(picture, shape.size))
-            except ValueError as error:
-                raise ValueError(f"{encoded.name(index)}: resized, {error}") from error
+            content = encoded.content(index)
+            if content is None or shape.size <= SMALL:
+                images[index] = _fitted(encoded, index, shape.size)
+            else:
+                images[index] = DECODED.get(
+                    content, shape.channels, shape.size,
+                    partial(_fitted, encoded, index, shape.size),
+                )  # fmt: skip
         return images
 
     def dimensions(self, shape: Shape) -> tuple[int, int, int, int]:
@@ -111,3 +118,11 @@ class Selection:
             labels=self.labels if labels is None else labels,
             clean_labels=self.labels,
         )
+
+
+def _fitted(encoded: EncodedImages, index: int, size: int) -> Tensor:
+    picture = encoded[index]
+    try:
+        return to_tensor(fit_square(picture, size))
+    except ValueError as error:
+        raise ValueError(f"{encoded.name(index)}: resized, {error}") from error

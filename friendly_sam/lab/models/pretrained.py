@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from friendly_sam._machinery.install import how_to_install
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.memory import require
-from friendly_sam.lab.models.estimate import COPIES, FLOAT
+from friendly_sam.lab.memory import COPIES, FLOAT, require
 from friendly_sam.lab.reading import read_json_object, regular_size
 from friendly_sam.lab.trust import OPTION, remote_code_is_trusted
 

@@ -43,11 +43,9 @@ def _check_memory(config: RunConfig, data: ImageData, here: World) -> None:
     if here.device.type != "cpu" or config.model.name not in MODELS:
         return
     image = (data.channels, data.image_size, data.image_size)
-    with torch.device("meta"):
-        shapes = build(config.model.name, classes=len(data.classes), in_channels=image[0],
-                       image_size=image[1])  # fmt: skip
     batch = min(config.data.batch_size, len(data.train)) // here.size
-    check_memory(shapes, config.model.name, image, max(1, batch // config.engine.micro_batches))
+    batch = max(1, batch // config.engine.micro_batches)
+    check_memory(config.model.name, len(data.classes), image, batch)
 
 
 def _freeze(config: RunConfig, model: nn.Module) -> None:

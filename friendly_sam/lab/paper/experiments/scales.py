@@ -78,7 +78,8 @@ TITLES: dict[str, dict[Scale, str]] = {
 }
 
 LABEL_NOISE: dict[Scale, float] = {"paper": 0.0, "medium": 0.4, "small": 0.4, "mini": 0.6}
-"""Of every experiment but table 6, which has several, and table 1 at `medium`, which adds 0."""
+"""Of every experiment but table 6, which has several, and table 1, which adds 0 at `medium` and
+`mini`."""
 
 _EPOCHS = {"resnet12": 40, "resnet8w32": 24, "vgg8_bn": 24, "mlp": 30, "cnn": 30}
 
