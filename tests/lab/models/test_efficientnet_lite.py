@@ -1,5 +1,6 @@
 """The pretrained network: its outputs are the package's, and what is frozen stays as it is."""
 
+import importlib.util
 import json
 from importlib import metadata
 from pathlib import Path
@@ -43,6 +44,22 @@ def test_logits_are_those_of_the_package(side, layout):
     with torch.no_grad():
         logits = model(normalised(pattern(side)))[0, ::20]
     torch.testing.assert_close(logits, torch.tensor(THEIRS[str(side)]), rtol=0, atol=1e-5)
+
+
+ROOT = Path(__file__).resolve().parents[3]
+PETS = ROOT.parent / "shared" / "data" / "oxford-pets"
+
+
+@pytest.mark.skipif(not PETS.is_dir(), reason="the photographs of Oxford Pets are not here")
+def test_breeds_are_recognised_among_the_classes_of_imagenet():
+    spec = importlib.util.spec_from_file_location(
+        "imagenet_accuracy", ROOT / "benchmarks" / "imagenet_accuracy.py"
+    )
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    data = script.photographs(PETS, image_size=96, train_size=1, test_size=64)
+    assert len(data.classes) == 24
+    assert script.right(data, ("test",)).float().mean() > 0.4  # chance: 0.001
 
 
 def test_the_head_is_new_and_all_else_is_pretrained():
