@@ -12,7 +12,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt "pip>=25.1" hatchling editables
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[lab,hf,lightning,pretrained,cluster,tune]" --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[lab,hf,lightning,pretrained,cluster,tune,wandb,mlflow]" --group dev
 	touch $@
 
 test: setup lint types

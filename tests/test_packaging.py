@@ -1,6 +1,7 @@
 """What is packed, what an extra brings, and what a missing one says."""
 
 import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import friendly_sam
 from friendly_sam._machinery.install import COMMAND
@@ -129,3 +133,63 @@ def test_every_text_installs_an_extra_in_the_same_words():
     extras = {line: line[line.index("[") + 1 : line.index("]")] for line in said}
     assert {line for line in said if line != COMMAND.format(extra=extras[line])} == set()
     assert {name for each in extras.values() for name in each.split(",")} <= set(EXTRAS)
+
+
+CUDA = ("cuda-", "nvidia-", "triton")
+"""What a build of torch for GPUs brings; the constraints are those of the CPU build."""
+
+
+def pinned():
+    """Name to version of constraints.txt."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    return {canonicalize_name(name): version for name, version in (x.split("==") for x in lines)}
+
+
+def asked_for():
+    """What `make setup` and `make docs` and every extra name, by name."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    lists = [PROJECT["dependencies"], *EXTRAS.values(), *groups.values()]
+    found = [Requirement(text) for each in lists for text in each]
+    found += [Requirement(text) for text in ("pip", "hatchling", "editables")]
+    return {canonicalize_name(r.name): r for r in found if r.name != PROJECT["name"]}
+
+
+def test_constraints_are_sorted_and_have_each_name_once():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    names = [canonicalize_name(line.partition("==")[0]) for line in lines]
+    assert names == sorted(set(names))
+
+
+def test_constraints_pin_what_the_project_names_within_its_bounds():
+    versions = pinned()
+    wrong = [
+        str(requirement)
+        for name, requirement in asked_for().items()
+        if name not in versions or not requirement.specifier.contains(versions[name])
+    ]
+    assert wrong == []
+
+
+def test_constraints_pin_what_those_packages_need_in_turn():
+    """Of the packages that are installed here; a marker or an extra decides what is needed."""
+    versions, unpinned, seen = pinned(), {}, set()
+    todo = [(name, frozenset(r.extras)) for name, r in asked_for().items()]
+    while todo:
+        name, extras = todo.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            needs = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for needed in map(Requirement, needs):
+            worlds = [{**default_environment(), "extra": extra} for extra in ("", *extras)]
+            if needed.marker is None or any(needed.marker.evaluate(world) for world in worlds):
+                inner = canonicalize_name(needed.name)
+                if inner not in versions and not inner.startswith(CUDA):
+                    unpinned[inner] = name
+                todo.append((inner, frozenset(needed.extras)))
+    assert len(seen) > 60
+    assert unpinned == {}
