@@ -29,15 +29,20 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example(
-    command: str, capsys: pytest.CaptureFixture[str]
+def test_every_command_has_help_with_an_example_that_fits_a_terminal(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
     assert caught.value.code in (0, None)
     text = capsys.readouterr().out
     assert "example" in text
     assert f"fsam {command}" in text
+    assert [line for line in text.splitlines() if len(line) > 100] == []
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert "\\x" not in text, "a control character, spelt out"
+    assert " --data CONFIG" not in text, "a section is no option"
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

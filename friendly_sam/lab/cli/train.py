@@ -13,8 +13,8 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.claim import holds_run
 
 _USAGE = (
-    "fsam train [--preset NAME] [--config FILE] [--resume | --overwrite] "
-    "[--track wandb|mlflow] [--SETTING VALUE ...]"
+    "fsam train [--preset NAME] [--config FILE] [--resume | --overwrite]\n"
+    "                  [--track wandb|mlflow] [--SETTING VALUE ...]"
 )
 
 _DESCRIPTION = """\

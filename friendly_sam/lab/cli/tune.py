@@ -146,8 +146,8 @@ def run(arguments: Sequence[str]) -> int:
         rest,
         own=("--trials", "--seeds", "--search"),
         prog="fsam tune",
-        usage="fsam tune [--preset NAME] [--config FILE] [--trials N] [--seeds N] "
-        "[--search NAME=LOW:HIGH ...] [--SETTING VALUE ...]",
+        usage="fsam tune [--preset NAME] [--config FILE] [--trials N] [--seeds N]\n"
+        "                 [--search NAME=LOW:HIGH ...] [--SETTING VALUE ...]",
         description=f"{(__doc__ or '').partition(chr(10))[2].strip()}\n\n"
         f"--trials N: points that are tried (default {TRIALS}); --seeds N: runs of each (default "
         f"{SEEDS});\n--search NAME=LOW:HIGH or NAME=A,B: what is searched (default: learning rate, "

@@ -113,7 +113,9 @@ def config_parser(start: RunConfig | None = None, **options: Any) -> ArgumentPar
     parser.add_argument("--config", action=_config_file(), help="a YAML file of settings")
     parser.add_class_arguments(RunConfig)
     for section in _SECTIONS:  # `--data x` would read a file, or import a class of that name
-        del parser._option_string_actions[f"--{section}"]
+        parser._option_string_actions.pop(f"--{section}").help = argparse.SUPPRESS
+    # Its own placeholder starts with a backspace, to stand closer on a terminal.
+    parser._option_string_actions["--print_config"].metavar = "[=flags]"
     if start is not None:
         parser.set_defaults(flatten(start))
     return parser
