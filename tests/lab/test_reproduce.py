@@ -15,6 +15,7 @@ import small_experiments
 from small_experiments import metrics
 
 from friendly_sam.lab.cli import main
+from friendly_sam.lab.data import load
 from friendly_sam.lab.records.run import run_state
 
 
@@ -160,6 +161,45 @@ def test_bad_input_is_one_line(arguments, words, tmp_path, capsys, monkeypatch):
     assert words in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_data_that_is_missing_is_told_once_and_before_any_run(tmp_path, capsys, monkeypatch):
+    asked = []
+
+    def unreachable(name):
+        asked.append(name)
+        raise OSError(f"cannot load {name!r} from the hub")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules[load.__module__], "open_hub", unreachable)
+    assert main(["reproduce", "table1", "table6", "--scale", "small"]) == 1
+    assert asked == ["uoft-cs/cifar10"]
+    assert main(["reproduce", "table1", "--scale", "small", "--data-root", str(tmp_path)]) == 2
+    hub, folder = capsys.readouterr().err.splitlines()
+    assert "cannot load" in hub
+    assert f"no data folder '{tmp_path / 'cifar10'}'" in folder
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pretrained_network_that_is_missing_is_told_before_any_run(tmp_path, capsys, monkeypatch):
+    def missing():
+        raise ImportError("efficientnet_lite0 needs its ImageNet weights")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("friendly_sam.lab.models.efficientnet_lite._read_weights", missing)
+    monkeypatch.setattr("friendly_sam.lab.paper.inputs.open_data", lambda name, root: {})
+    assert main(["reproduce", "table5", "--scale", "real"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "needs its ImageNet weights" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_is_not_asked_for_where_nothing_is_left_to_run(copy, monkeypatch):
+    def gone(name, root=None):
+        raise AssertionError(f"{name} is not needed")
+
+    monkeypatch.setattr("friendly_sam.lab.paper.inputs.open_data", gone)
+    assert _reproduce(copy.parent, "figure3", "decay") == 0
 
 
 def test_the_list_tells_runs_and_times(capsys):

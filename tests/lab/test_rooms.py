@@ -10,9 +10,9 @@ import friendly_sam
 
 PACKAGE = Path(friendly_sam.__file__).parent
 ORDER = (
-    "errors", "terminal", "torchrun", "trust", "files", "reading", "memory", "statistics", "config",
-    "data", "models", "records", "training", "runner", "search", "plotting", "report",
-    "sharpness", "paper", "bench", "promises", "cli", "__main__",
+    "errors", "counting", "terminal", "torchrun", "trust", "files", "reading", "memory",
+    "statistics", "config", "data", "models", "records", "training", "runner", "search",
+    "plotting", "report", "sharpness", "paper", "bench", "promises", "cli", "__main__",
 )  # fmt: skip
 """From the ground up: a room may import the ones before it."""
 

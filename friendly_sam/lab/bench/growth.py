@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import RunError
 
 MEASURED = ("SAM", "F-SAM")
@@ -25,7 +26,7 @@ def measure_growth(
     """Memory after `early` and after `late` steps; return what the JSON holds."""
     rows = {}
     for name in methods:
-        progress(f"scaling: memory over {late:,} steps of {name}")
+        progress(f"scaling: memory over {counted(late, 'step')} of {name}")
         command = [sys.executable, "-W", "ignore", "-m", __name__, name, str(early), str(late)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -25,6 +25,7 @@ from friendly_sam import FriendlySAM
 from friendly_sam.lab.bench.peers import RHO
 from friendly_sam.lab.bench.step import Task
 from friendly_sam.lab.bench.timing import take_turns, timed
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.statistics import ratio, spread
 
 NAMES = ("SGD", "F-SAM", "F-SAM, sync_ascent=False")
@@ -41,7 +42,7 @@ def measure_processes(
     """Measure steps with each number of processes; return what the JSON holds."""
     found: dict[str, Any] = {}
     for count in counts:
-        progress(f"scaling: {count} process(es) by gloo")
+        progress(f"scaling: {counted(count, 'process')} by gloo")
         with tempfile.TemporaryDirectory() as folder:
             torch.multiprocessing.spawn(  # type: ignore[attr-defined,no-untyped-call]
                 work, (count, folder, rounds, batch, size), nprocs=count

@@ -14,6 +14,7 @@ from typing import Any
 from friendly_sam.lab.bench.figures import draw_all
 from friendly_sam.lab.bench.shapes import TITLES
 from friendly_sam.lab.bench.tables import tables
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.records.environment import environment
@@ -70,7 +71,8 @@ def markdown(parts: Parts, captions: dict[str, str]) -> str:
     packages = {"torch": machine["packages"].get("torch", "?"), **versions}
     lines = [
         "# Benchmark",
-        f"{machine['cores']} cores, {machine['processor']}; Python {machine['python']}, "
+        f"{counted(machine['cores'], 'core')}, {machine['processor']}; "
+        f"Python {machine['python']}, "
         + ", ".join(f"{name} {version}" for name, version in packages.items())
         + ".",
         "Everything that is compared took turns in one process (memory and processes aside). A "

@@ -22,6 +22,7 @@ from friendly_sam.lab.bench.peers import DECAY, RHO, SIGMA, PlainFriendlySAM, Pl
 from friendly_sam.lab.bench.timing import clock, take_turns, timed
 from friendly_sam.lab.config.methods import METHODS, complete
 from friendly_sam.lab.config.methods import build as build_method
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.models import build
 from friendly_sam.lab.statistics import ratio, spread
 
@@ -94,7 +95,7 @@ def measure_step(
 ) -> dict[str, Any]:
     """Measure a step of every contender; return what the JSON holds."""
     torch.set_num_threads(threads)
-    progress(f"step: ResNet-8 of width 16, batch {batch}, {threads} thread(s)")
+    progress(f"step: ResNet-8 of width 16, batch {batch}, {counted(threads, 'thread')}")
     torch.manual_seed(0)
     start = build("resnet8", classes=10, image_size=size)
     images, labels = torch.randn(batch, 3, size, size), torch.randint(10, (batch,))

@@ -10,6 +10,7 @@ from friendly_sam.lab.bench.arithmetic import FLOOR, FLOOR_PATTERN
 from friendly_sam.lab.bench.peers import LOOPS, OTHER
 from friendly_sam.lab.bench.shapes import TITLES
 from friendly_sam.lab.bench.targets import targets
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.report.tables import Table
 from friendly_sam.lab.statistics import Spread
 
@@ -68,7 +69,7 @@ def arithmetic(part: dict[str, Any]) -> Iterator[Titled]:
             title = f"{method} on the shapes of {TITLES[network]}"
             note = (
                 f"{one['parameters']:,} parameters in {one['tensors']} tensors, "
-                f"{_threads(one['threads'])}, {one['rounds']} rounds."
+                f"{_threads(one['threads'])}, {counted(one['rounds'], 'round')}."
             )
             yield title, note, Table(header=header, rows=rows)
 
@@ -82,7 +83,7 @@ def step(part: dict[str, Any]) -> Iterator[Titled]:
     rows += [[name, why, ""] for name, why in part["absent"].items()]
     note = (
         f"ResNet-8 of width 16, batch {part['batch']}, images of {part['size']}x{part['size']}, "
-        f"{_threads(part['threads'])}, {part['rounds']} rounds."
+        f"{_threads(part['threads'])}, {counted(part['rounds'], 'round')}."
     )
     header = ["", "ms per step (quartiles)", "/ SGD (quartiles)"]
     yield "A whole training step", note, Table(header=header, rows=rows)
@@ -97,7 +98,7 @@ def memory(part: dict[str, Any]) -> Iterator[Titled]:
     rows += [[name, why, "", ""] for name, why in part["absent"].items()]
     note = (
         f"Peak of resident memory of a process, {part['parameter_bytes'] / 1e6:,.0f} MB of "
-        f"parameters, SGD with momentum as the base; {part['repeats']} process(es) each."
+        f"parameters, SGD with momentum as the base; {counted(part['repeats'], 'process')} each."
     )
     header = ["", "peak, MB", "copies of the parameters", "beyond"]
     yield "Peak memory beyond the base optimizer", note, Table(header=header, rows=rows)
@@ -116,8 +117,9 @@ def epoch(part: dict[str, Any]) -> Iterator[Titled]:
         for name, row in part["rows"].items()
     ]
     note = (
-        f"{part['network']}, {part['images']} images of {part['size']}x{part['size']}, flipped and "
-        f"cropped, batch {part['batch']}, {_threads(part['threads'])}, {part['rounds']} rounds."
+        f"{part['network']}, {counted(part['images'], 'image')} of {part['size']}x{part['size']}, "
+        f"flipped and cropped, batch {part['batch']}, {_threads(part['threads'])}, "
+        f"{counted(part['rounds'], 'round')}."
     )
     header = ["", "bare loop, ms", "lab, ms", "lab / bare", "a second bare loop / bare"]
     yield "An epoch of the lab", note, Table(header=header, rows=rows)
@@ -140,7 +142,8 @@ def epoch(part: dict[str, Any]) -> Iterator[Titled]:
 def scaling(part: dict[str, Any]) -> Iterator[Titled]:
     """Sizes, processes and steps."""
     sizes = part["sizes"]
-    where = f"F-SAM, ascent and restore, {_threads(sizes['threads'])}, {sizes['rounds']} rounds."
+    rounds = counted(sizes["rounds"], "round")
+    where = f"F-SAM, ascent and restore, {_threads(sizes['threads'])}, {rounds}."
     for axis in ("parameters", "tensors"):
         one = sizes[axis]
         rows = []
@@ -162,8 +165,8 @@ def scaling(part: dict[str, Any]) -> Iterator[Titled]:
             for name, row in found.items()
         ]  # fmt: skip
         note = (
-            f"DistributedDataParallel by gloo, ResNet-8, {processes['batch']} images and one "
-            f"thread per process, wall time, {processes['rounds']} rounds."
+            f"DistributedDataParallel by gloo, ResNet-8, {counted(processes['batch'], 'image')} "
+            f"and one thread per process, wall time, {counted(processes['rounds'], 'round')}."
         )
         header = ["processes", "method", "ms per step (quartiles)", "/ SGD (quartiles)"]
         yield "A step against the number of processes", note, Table(header=header, rows=rows)
@@ -172,14 +175,14 @@ def scaling(part: dict[str, Any]) -> Iterator[Titled]:
         rows = [
             [name, *(f"{row[key]['resident'] / 1024:,.0f}" for key in ("early", "late")),
              f"{row['late']['objects'] - row['early']['objects']:+,}",
-             f"{row['python']['bytes']:+,} in {row['python']['steps']:,} steps"]
+             f"{row['python']['bytes']:+,} in {counted(row['python']['steps'], 'step')}"]
             for name, row in growth["rows"].items()
         ]  # fmt: skip
-        header = ["", *(f"KiB after {growth[key]:,} steps" for key in ("early", "late"))]
+        header = ["", *(f"KiB after {counted(growth[key], 'step')}" for key in ("early", "late"))]
         header += ["objects", "bytes of Python's own"]
         note = "A small network, each method in a process of its own."
         yield "Memory over many steps", note, Table(header=header, rows=rows)
 
 
 def _threads(count: int) -> str:
-    return "processor time of 1 thread" if count == 1 else f"wall time, {count} threads"
+    return "processor time of 1 thread" if count == 1 else f"wall time, {counted(count, 'thread')}"

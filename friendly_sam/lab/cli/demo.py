@@ -24,6 +24,7 @@ from friendly_sam.lab.cli.parser import (
 from friendly_sam.lab.config.presets import preset
 from friendly_sam.lab.config.schema import EngineConfig, RunConfig
 from friendly_sam.lab.config.settings import changed
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.records.run import is_run, read_run
@@ -80,7 +81,7 @@ def demo(
     print(
         f"{len(runs)} small trainings on 1,000 handwritten digits, 60 % of whose labels are random:"
         f" SGD, SAM and F-SAM, each tuned,\nthen SAM and F-SAM at radius "
-        f"{', '.join(f'{r:g}' for r in radii)}; {seeds} seeds."
+        f"{', '.join(f'{r:g}' for r in radii)}; {counted(seeds, 'seed')}."
         + (f" {done} are there already (--fresh starts again)." if done else ""),
         flush=True,
     )
@@ -96,7 +97,8 @@ def demo(
     paths = page.write(report, output / "demo.html")
     print(f"\nFigure: {paths[1]}\nPage:   {paths[0]}")
     if failed:
-        raise RunError(f"{len(failed)} of {len(runs)} runs failed, the first: {failed[0]}")
+        share = f"{len(failed)} of {counted(len(runs), 'run')}"
+        raise RunError(f"{share} failed, the first: {failed[0]}")
     return results
 
 
@@ -232,7 +234,7 @@ def _judge(difference: Difference) -> str:
         reach = f"95 % interval {difference.low:+.1f} to {difference.high:+.1f}"
         return (
             f"the difference of {difference.mean:+.1f} points is not clear of 0 with "
-            f"{difference.n} seeds ({reach})"
+            f"{counted(difference.n, 'seed')} ({reach})"
         )
     if difference.mean > 0:
         return f"F-SAM is ahead by {difference.mean:.1f} points ({reach})"
@@ -274,7 +276,8 @@ def _page(table: Table, chart: Panel, sentences: Sequence[str], seeds: int, epoc
     setting = (
         "scikit-learn's handwritten digits, 1,000 for training with 60 % of the labels drawn "
         "anew from all classes, the rest for the test; a network of two hidden layers of 256; "
-        f"{epochs} epochs of SGD with momentum 0.9 and a cosine schedule, batches of 64. Tuned: "
+        f"{counted(epochs, 'epoch')} of SGD with momentum 0.9 and a cosine schedule, batches of "
+        "64. Tuned: "
         + "; ".join(f"{LABELS[m]} {_words(own)}" for m, own in TUNED.items())
         + f", chosen with 10 trials each. Over the radius: {_words(ONE_SETTING)} for both, F-SAM "
         "with decay 0.9. The accuracy is that of the last epoch."
@@ -287,6 +290,7 @@ def _page(table: Table, chart: Panel, sentences: Sequence[str], seeds: int, epoc
             Section(title="The same in numbers", table=table),
             Section(title="Setting", text=setting),
         ],
-        footer=f"Mean ± sample standard deviation over {seeds} seeds; differences are paired by "
+        footer=f"Mean ± sample standard deviation over {counted(seeds, 'seed')}; differences are "
+        "paired by "
         "seed, with the 95 % t-interval. Made by `fsam demo`.",
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from friendly_sam.lab.cli.parser import command_parser
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import check_page, write_atomically
 from friendly_sam.lab.paper.reproduction_folder import is_reproduction
@@ -65,7 +66,8 @@ def _report_runs(folders: Sequence[Path], target: Path) -> int:
     tables = {target.with_suffix(".csv"): as_csv(rows), target.with_suffix(".json"): as_json(rows)}
     for path, text in tables.items():
         write_atomically(path, text)
-    print(f"\nPage: {target} (beside it: {len(paths) - 1} figures, the table as CSV and JSON)")
+    figures = counted(len(paths) - 1, "figure")
+    print(f"\nPage: {target} (beside it: {figures}, the table as CSV and JSON)")
     return 0
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from friendly_sam.lab.cli.parser import MOST_SEEDS, MOST_WORKERS, Parser, whole
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Experiment, Scale, experiment
 from friendly_sam.lab.paper.plan import Plan, estimate, plan
@@ -137,9 +138,11 @@ def has_scale(found: Experiment, scale: Scale) -> Experiment:
 
 def reproduce(options: Options) -> int:
     """Do the runs, then write the page; failed runs are reported at the end."""
+    runs, failed = options.folder / "runs", []
+    if not options.report_only:
+        _look_for_inputs(options)
     claim_folder(options.folder)
     _remember(options)
-    runs, failed = options.folder / "runs", []
     if not options.report_only:
         failed += _search(options)
     found = tuple(settled(entry, options.scale, runs) for entry in options.experiments)
@@ -154,8 +157,26 @@ def reproduce(options: Options) -> int:
     page, summary = write_report(options.folder)
     print(f"\n{summary}\n\nPage: {page}")
     if failed:
-        raise RunError(f"{len(failed)} of {len(work)} runs failed, the first: {failed[0]}")
+        share = f"{len(failed)} of {counted(len(work), 'run')}"
+        raise RunError(f"{share} failed, the first: {failed[0]}")
     return 0
+
+
+def _look_for_inputs(options: Options) -> None:
+    """Find the data and the networks of all that is to be run, before the first run."""
+    from friendly_sam.lab.paper.inputs import look_for_inputs
+
+    runs, scale, root = options.folder / "runs", options.scale, options.data_root
+    tuned = [entry for entry in options.experiments if is_tuned(entry, scale)]
+    searches = plan([search(entry, scale, runs) for entry in tuned], scale, runs, data_root=root)
+    others = plan(
+        [settled(entry, scale, runs) for entry in options.experiments],
+        scale,
+        runs,
+        data_root=root,
+        seeds=options.seeds,
+    )
+    look_for_inputs([*searches.first, *searches.then, *others.first, *others.then])
 
 
 def _search(options: Options) -> list[str]:
@@ -179,10 +200,11 @@ def _do(options: Options, work: Plan) -> list[str]:
     """Do the runs in two stages; return the failures."""
     todo = len(work.first) + len(work.then)
     count = min(options.workers or cores(), max(1, todo))
-    about = f"about {span(estimate(work.first + work.then, count))} with {count} workers"
+    about = f"about {span(estimate(work.first + work.then, count))} with {counted(count, 'worker')}"
     print(
-        f"{len(options.experiments)} experiments at scale {options.scale}: {len(work)} runs, "
-        f"{work.done} done, " + (f"{todo} to do, {about}." if todo else "none to do."),
+        f"{counted(len(options.experiments), 'experiment')} at scale {options.scale}: "
+        f"{counted(len(work), 'run')}, {work.done} done, "
+        + (f"{todo} to do, {about}." if todo else "none to do."),
         flush=True,
     )
     failed = []
@@ -232,7 +254,8 @@ def show(scale: str, workers: int | None = None) -> int:
     """Print the experiments with what they cost."""
     count = workers or cores()
     chosen = scale_of(scale)
-    print(f"experiments at scale {chosen} (--scale shows another), times with {count} workers\n")
+    workers_named = counted(count, "worker")
+    print(f"experiments at scale {chosen} (--scale shows another), times with {workers_named}\n")
     seen: set[object] = set()
     width = max(map(len, EXPERIMENTS))
     print(f"{'name':<{width}}  {'runs':>5} {'new':>5}  {'time':>10}  what")

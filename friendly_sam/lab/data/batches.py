@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.data.augment import Augmentation, Draws
 from friendly_sam.lab.data.dataset import ImageData, Split
 from friendly_sam.lab.data.decoding import Decoded, Key
@@ -192,6 +193,7 @@ class Batches:
         rest = self._count % self._batch_size
         if rest and rest < self._world and not self._drop_last:
             raise ValueError(
-                f"the last batch would have {rest} images for {self._world} processes: "
+                f"the last batch would have {counted(rest, 'image')} for "
+                f"{counted(self._world, 'process')}: "
                 "set drop_last, or choose another batch_size"
             )

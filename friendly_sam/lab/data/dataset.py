@@ -80,8 +80,8 @@ class Split:
     def __post_init__(self) -> None:
         if not len(self.images) == len(self.labels) == len(self.clean_labels):
             raise ValueError(
-                f"a split needs as many labels as images, got {len(self.images)} images, "
-                f"{len(self.labels)} labels and {len(self.clean_labels)} clean labels"
+                f"a split needs as many labels as images, images: {len(self.images)}, "
+                f"labels: {len(self.labels)}, clean labels: {len(self.clean_labels)}"
             )
 
     def __len__(self) -> int:

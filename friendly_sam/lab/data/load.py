@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.data.catalogue import (
     DATASETS,
     IMAGENET_MEAN,
@@ -77,13 +78,13 @@ def load(
     """
     _check_sizes(train_size, validation_size, test_size, image_size)
     info = DATASETS.get(name)
-    train, validation, test = _roles(name, _divided(_open(name, info, root)), info)
+    train, validation, test = _roles(name, _divided(open_data(name, root)), info)
     used = [part for part in (train, validation, test) if part is not None]
     names = _class_names(train, used, info)
     if info is not None and len(names) > info.classes:
         raise ValueError(
-            f"data.name {name} has {info.classes} classes, and the data in {root} {len(names)}: "
-            "is it another data set? Give it a name of its own"
+            f"data.name {name} has {counted(info.classes, 'class')}, and the data in {root} "
+            f"{len(names)}: is it another data set? Give it a name of its own"
         )
     for part in used:
         if not len(part):
@@ -141,7 +142,7 @@ def _check_memory(parts: Sequence[Selection], shape: Shape) -> None:
         count = sum(len(part) for part in parts)
         require(
             need,
-            f"{count:,} images of {shape.size}x{shape.size} in memory",
+            f"{counted(count, 'image')} of {shape.size}x{shape.size} in memory",
             "choose a smaller data.image_size, fewer images, or data.in_memory false",
             share=0.5,
         )
@@ -152,7 +153,9 @@ def _digest(*parts: Selection | None) -> str:
     return hashlib.blake2b(" ".join(words).encode(), digest_size=16).hexdigest()
 
 
-def _open(name: str, info: DatasetInfo | None, root: Path | None) -> dict[str, Selection]:
+def open_data(name: str, root: Path | None = None) -> dict[str, Selection]:
+    """Open the stored splits of a data set without decoding an image; raise as `load` does."""
+    info = DATASETS.get(name)
     if root is not None:
         sources = open_folder(Path(root).expanduser().absolute())
     elif info is not None:
@@ -222,7 +225,7 @@ def _check_count(classes: int, images: int, because: str) -> None:
     most = max(MOST_CLASSES, images)
     if classes > most:
         raise ValueError(
-            f"{classes:,} classes for {images:,} training images ({because}): "
+            f"{counted(classes, 'class')} for {counted(images, 'training image')} ({because}): "
             f"at most {most:,} are allowed, so labels must lie in 0..{most - 1}"
         )
 

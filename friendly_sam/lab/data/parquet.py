@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.data.columns import Columns
 from friendly_sam.lab.data.content import digest_of_files
 from friendly_sam.lab.memory import size
@@ -55,7 +56,8 @@ def count_rows(path: Path) -> int:
         rows = int(file.metadata.num_rows)
     if rows > max(MOST_ROWS, regular_size(path) // LEAST_ROW):
         raise ValueError(
-            f"parquet file {str(path)!r} claims {rows:,} rows in {size(regular_size(path))}: "
+            f"parquet file {str(path)!r} claims {counted(rows, 'row')} in "
+            f"{size(regular_size(path))}: "
             f"beyond {MOST_ROWS:,} a row must take at least {LEAST_ROW} bytes"
         )
     return rows

@@ -106,7 +106,7 @@ def open_hub(name: str) -> dict[str, Source]:
     except Exception as error:  # the hub client has its own error for everything
         raise OSError(
             f"cannot load {name!r} from the Hugging Face hub: {_first_line(error)} "
-            "(a local copy can be given as root)"
+            "(a local copy can be given: data.root, or --data-root of fsam reproduce)"
         ) from error
     return {split: _source(table, name) for split, table in tables.items()}
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.memory import COPIES, FLOAT, fits, require
 from friendly_sam.lab.models.registry import build
 
@@ -37,7 +38,7 @@ def check_memory(name: str, classes: int, image: tuple[int, int, int], batch: in
         return  # counting would take two seconds, for what torch imports to do it
     require(
         FLOAT * batch * count_outputs(name, classes, image),
-        f"a batch of {batch} images of {image[1]}x{image[2]} in {name}",
+        f"a batch of {counted(batch, 'image')} of {image[1]}x{image[2]} in {name}",
         "choose a smaller data.batch_size or data.image_size, or more engine.micro_batches",
     )
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.paper.chapters.tuned import (
     accuracy_table,
@@ -160,7 +161,8 @@ def _origin(records: Sequence[TunedRecord]) -> str:
     seeds = ", ".join(map(str, sorted(first.entries[0].last)))
     waiting = [name for record in records for name in record.waiting]
     text = (
-        f"Command: `{first.command}`. Seeds {seeds}; {len(first.entries[0].trials)} trials each, "
+        f"Command: `{first.command}`. Seeds {seeds}; "
+        f"{counted(len(first.entries[0].trials), 'trial')} each, "
     )
     text += f"with seeds {', '.join(map(str, first.search_seeds))}."
     return text + (f" Not measured yet: {', '.join(waiting)}." if waiting else "")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from friendly_sam import FriendlySAM, SharpnessAware
 from friendly_sam.lab.bench.recipes import RECIPES, Recipe
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.promises.outcome import BrokenPromiseError, Check, NotApplicableError
 from friendly_sam.lab.promises.plain import FORMULAS, LOOK_EVERY, trajectory
 from friendly_sam.lab.promises.problem import (
@@ -45,7 +46,7 @@ def checks(device: torch.device, *, steps: int) -> Iterator[Check]:
     for dtype, tolerance in TOLERANCES.items():
         name = str(dtype).removeprefix("torch.")
         yield Check(
-            f"formulas over {steps} steps, {name}",
+            f"formulas over {counted(steps, 'step')}, {name}",
             lambda d=dtype, t=tolerance: _formulas(device, d, t, steps),  # type: ignore[misc]
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.records.run import Run, is_run, read_run
 
 
@@ -45,13 +46,8 @@ def find_runs(folders: Sequence[Path]) -> Found:
             skipped.update(folder / top for top in nested)
     return Found(
         runs=[read_run(path) for path in chosen.values()],
-        skipped=tuple(f"{path} ({count_runs(n)})" for path, n in skipped.items()),
+        skipped=tuple(f"{path} ({counted(n, 'run')})" for path, n in skipped.items()),
     )
-
-
-def count_runs(number: int) -> str:
-    """Return "no run", "1 run", "2 runs", ..."""
-    return {0: "no run", 1: "1 run"}.get(number, f"{number} runs")
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import Any
 from friendly_sam.lab.config.identity import FREE
 from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.config.yaml import flatten
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.records.claim import is_being_written
 from friendly_sam.lab.records.run import Run
 
@@ -160,7 +161,7 @@ def _telling(run: Run, runs: Sequence[Run]) -> set[str]:
 def _progress(run: Run) -> str:
     if run.finished:
         return ""
-    return f" ({state_of(run)}, {len(run.metrics)} of {run.config.epochs} epochs)"
+    return f" ({state_of(run)}, {len(run.metrics)} of {counted(run.config.epochs, 'epoch')})"
 
 
 def state_of(run: Run) -> str:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.records.run import Run
-from friendly_sam.lab.report.finding import count_runs
 from friendly_sam.lab.report.groups import Group, Task, reference, split_by_data, state_of
 from friendly_sam.lab.report.page import Page, Section
 from friendly_sam.lab.report.tables import Table
@@ -122,10 +122,9 @@ FOOTER = (
 def summary(runs: Sequence[Run], rows: Sequence[Row], skipped: Sequence[str]) -> str:
     """Say what was read, and what was left out."""
     groups = [group for task in split_by_data(runs) for group in task.groups]
-    several = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
     sets = len(by_task(rows))
-    text = f"{count_runs(len(runs))} in {several}"
-    text += f" on {sets} data sets." if sets > 1 else "."
+    text = f"{counted(len(runs), 'run')} in {counted(len(groups), 'group')}"
+    text += f" on {counted(sets, 'data set')}." if sets > 1 else "."
     unfinished = [f"{run.folder.name} ({state_of(run)})" for run in runs if not run.finished]
     if unfinished:
         text += f" Not finished, and counted apart: {', '.join(unfinished)}."

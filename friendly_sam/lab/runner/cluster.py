@@ -12,6 +12,7 @@ from typing import Any
 
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.run import run_state
 from friendly_sam.lab.runner.pool import Outcome
@@ -38,7 +39,8 @@ def run_on_cluster(
         raise LabError("--cluster needs submitit: pip install submitit") from error
     runs = [resolve(config) for config in configs]
     todo = [run for run in runs if run_state(Path(str(run.output))) != "finished"]
-    print(f"{len(runs) - len(todo)} runs are finished, submitting {len(todo)} to {cluster}")
+    done = counted(len(runs) - len(todo), "run")
+    print(f"{done} finished already, submitting {len(todo)} to {cluster}")
     try:
         executor = submitit.AutoExecutor(folder=str(logs / "%j"), cluster=cluster)
         executor.update_parameters(**({"timeout_min": MINUTES} | _settings(settings)))

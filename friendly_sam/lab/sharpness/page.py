@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.plotting.canvas import Figure
 from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.report import page
@@ -65,7 +66,7 @@ def _verdicts(tasks: Sequence[Task], by_folder: Mapping[Path, Measured]) -> str:
 def _how(one: Measured) -> str:
     found = one.spectrum
     return (
-        f"{found['images']:,} images, {found['weights']:,} weights in the first run; "
+        f"{counted(found['images'], 'image')}, {found['weights']:,} weights in the first run; "
         f"{found['normalisation']}; eigenvalues to a residual of "
         f"{found['settings']['tolerance']:g}."
     )

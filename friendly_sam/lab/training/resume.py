@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from friendly_sam.lab.config.identity import difference
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import from_dict, to_dict
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.reading import checked
 from friendly_sam.lab.training.checkpoints import State
@@ -127,7 +128,8 @@ def _check(state: State, config: RunConfig, here: World) -> None:
         raise LabError(f"the checkpoint is of another run: {other}")
     if processes != here.size:
         raise LabError(
-            f"the checkpoint was written by {processes} processes, this run has {here.size}"
+            f"the checkpoint was written by {counted(processes, 'process')}, this run has "
+            f"{here.size}"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.data import Augmentation, Batches, ImageData, Split, load
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.models import MODELS
@@ -64,17 +65,20 @@ class Streams:
         size = config.data.batch_size
         if size > len(data.train):
             raise LabError(
-                f"data.batch_size must be at most the {len(data.train)} training images, got {size}"
+                "data.batch_size must be at most the "
+                f"{counted(len(data.train), 'training image')}, got {size}"
             )
         if size % here.size:
             raise LabError(
-                f"data.batch_size must be a multiple of the {here.size} processes, got {size}"
+                f"data.batch_size must be a multiple of the "
+                f"{counted(here.size, 'process')}, got {size}"
             )
         self.train = self._training(config.seed)
         ascent_batches = config.method.ascent_batches
         if ascent_batches > len(self.train):
             raise LabError(
-                f"method.ascent_batches must be at most the {len(self.train)} batches of an epoch, "
+                f"method.ascent_batches must be at most the "
+                f"{counted(len(self.train), 'batch')} of an epoch, "
                 f"got {ascent_batches}"
             )
         second = METHODS[config.method.name].ascent == "other batch"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.chapters.panels import panels
 from friendly_sam.lab.paper.claims import Judgement, judge_all
 from friendly_sam.lab.paper.experiment import Experiment
@@ -61,8 +62,8 @@ def chapter(results: Results, command: str) -> Chapter:
     elif results.missing:
         total = len(results.missing) + len(results.runs)
         notes.append(
-            f"{len(results.missing)} of {total} runs are not finished; a sweep with a missing run "
-            "chooses nothing, and comparisons use the seeds that both sides have."
+            f"Not finished: {len(results.missing)} of {counted(total, 'run')}; a sweep with a "
+            "missing run chooses nothing, and comparisons use the seeds that both sides have."
         )
     return Chapter(
         experiment=experiment,
@@ -180,7 +181,8 @@ def _caption(results: Results) -> str:
     what = {"train_loss": "Training loss", "lambda1": "Spectrum"}.get(
         results.experiment.metric, "Test accuracy in %"
     )
-    return f"{what} at the end of training, mean ± sample standard deviation over n = {n} seeds."
+    over = counted(n, "seed")
+    return f"{what} at the end of training, mean ± sample standard deviation over n = {over}."
 
 
 # -- where it came from ---------------------------------------------------------------------

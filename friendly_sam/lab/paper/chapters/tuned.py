@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.chapters.chapter import Chapter, chapter
 from friendly_sam.lab.paper.comparisons import Pair, compare, power
 from friendly_sam.lab.paper.results import Results, Scores
@@ -121,7 +122,8 @@ def caption(records: Sequence[TunedRecord]) -> str:
     found = power(pairs(records))
     if found is not None:
         text += (
-            f" {n} seeds find a difference of {found:.1f} points in four of five cases (median)."
+            f" {counted(n, 'seed')} find a difference of {found:.1f} points in four of five "
+            "cases (median)."
         )
     return text
 

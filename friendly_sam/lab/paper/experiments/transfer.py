@@ -21,6 +21,7 @@ from friendly_sam.lab.config.schema import (
     ModelConfig,
     RunConfig,
 )
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.claims import beats
 from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import DECAYS, PROTOCOL
@@ -108,7 +109,7 @@ def mini_set(size: int) -> DataConfig:
 
 def _sets(scale: Scale) -> dict[str, DataConfig]:
     if scale == "mini":
-        return {f"digits 4-9, {size} images": mini_set(size) for size in (200, 100, 50)}
+        return {f"digits 4-9, {counted(size, 'image')}": mini_set(size) for size in (200, 100, 50)}
     return {
         title: DataConfig(
             name=name,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.config.methods import Colour
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import make_folder
 from friendly_sam.lab.paper.theory.lemma1 import at_sigma
@@ -58,7 +59,8 @@ def _drawn(data: dict[str, Any], out: Path) -> list[Figure]:
         _write(
             "lemma1",
             "Left: inner product of g - σ m with the full gradient at fixed weights, debiased "
-            f"average, n = {len(lemma['average'])} seeds (bars: 95 % interval), against 1 - σ. "
+            f"average, n = {counted(len(lemma['average']), 'seed')} (bars: 95 % interval), "
+            "against 1 - σ. "
             "Right: the same at σ = 1 along a run, where m lags behind.",
             lambda axes, ink: _lemma1(axes, ink, lemma),
             out,

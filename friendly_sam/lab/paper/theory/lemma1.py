@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.theory.problem import Problem, friendly_run
 from friendly_sam.lab.statistics import interval
 
@@ -33,7 +34,7 @@ def measure(
     problem = Problem()
     full = problem.gradient(problem.start())
     unit = float(full.square().sum())
-    progress(f"lemma 1: {steps} steps at fixed weights, {seeds} seeds")
+    progress(f"lemma 1: {counted(steps, 'step')} at fixed weights, {counted(seeds, 'seed')}")
     along_gradient, along_average = [], []
     for seed in range(seeds):
         run = friendly_run(
@@ -42,7 +43,7 @@ def measure(
         seen = list(run)[1:]  # on the first step the perturbation is along g itself
         along_gradient.append(sum(float(s.gradient @ full) for s in seen) / len(seen) / unit)
         along_average.append(sum(float(s.average @ full) for s in seen) / len(seen) / unit)
-    progress(f"lemma 1: along runs of {run_steps} steps, {seeds} seeds")
+    progress(f"lemma 1: along runs of {counted(run_steps, 'step')}, {counted(seeds, 'seed')}")
     data: dict[str, Any] = {
         "gradient": along_gradient,
         "average": along_average,

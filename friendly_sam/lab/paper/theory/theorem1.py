@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.theory.problem import Problem, friendly_run
 from friendly_sam.lab.statistics import interval, log_slope
 
@@ -58,7 +59,8 @@ def measure(rates: Sequence[float], seeds: int, progress: Callable[[str], None])
         first, steps = (math.ceil(place / lr) for place in STRETCH)
         if first <= 4 / alpha or alpha >= 1:
             raise ValueError(f"rates must be small enough for T > 4/α, not {lr:g}")
-        progress(f"theorem 1: learning rate {lr:g}, {steps} steps, {seeds} seeds")
+        work = f"{counted(steps, 'step')}, {counted(seeds, 'seed')}"
+        progress(f"theorem 1: learning rate {lr:g}, {work}")
         row: dict[str, Any] = {"lr": lr, "alpha": alpha, "first": first, "steps": steps}
         row["printed"] = error_bound(problem, lr, alpha, steps, PRINTED)
         row["corrected"] = error_bound(problem, lr, alpha, steps, CORRECTED)
@@ -96,8 +98,8 @@ def claims(data: dict[str, Any]) -> list[dict[str, str]]:
                 "text": f"Theorem 1: with probability 1 - δ = {1 - data['delta']:g} the error of "
                 f"the EMA is below the {name} bound, {wording}",
                 "verdict": "holds" if above <= data["delta"] * total else "does not hold",
-                "detail": f"above it at {above:,} of {total:,} steps; the largest error is "
-                f"{100 * worst:.0f} % of the bound",
+                "detail": f"above it at {above:,} of {counted(total, 'step')}; the largest error "
+                f"is {100 * worst:.0f} % of the bound",
             }
         )
     slope = interval(data["slopes"])

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.theory.problem import Problem, friendly_run
 from friendly_sam.lab.statistics import interval, log_slope
 
@@ -38,7 +39,7 @@ def measure(horizons: Sequence[int], seeds: int, progress: Callable[[str], None]
         lr = GAMMA0 / math.sqrt(steps)
         if lr > 1 / problem.beta:
             raise ValueError(f"horizons must give γ <= 1/β, but {steps} gives {lr:.3g}")
-        progress(f"theorem 2: {steps} steps, {seeds} seeds")
+        progress(f"theorem 2: {counted(steps, 'step')}, {counted(seeds, 'seed')}")
         averages = []
         for seed in range(seeds):
             run = friendly_run(problem, steps=steps, lr=lr, seed=seed, rho=RHO0, inverse_sqrt=True)

@@ -1,0 +1,15 @@
+"""Numbers of things in words: "no run", "1 run", "2 runs"."""
+
+from __future__ import annotations
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number with its noun, in the singular or the plural.
+
+    Example:
+        >>> [counted(n, "process") for n in (0, 1, 1200)]
+        ['no process', '1 process', '1,200 processes']
+    """
+    if number < 2:
+        return f"{number or 'no'} {thing}"
+    return f"{number:,} {thing}{'es' if thing.endswith(('s', 'ch', 'x')) else 's'}"
