@@ -78,10 +78,23 @@ def test_features_in_the_cache_are_used(tmp_path):
 def test_features_of_other_blocks_or_layouts_are_kept_apart(tmp_path):
     cache = tmp_path / "cache"
     for number, changes in enumerate(
-        ({}, {"trained_blocks": 1}, {"engine": {"channels_last": False}})
+        (
+            {},
+            {"trained_blocks": 1},
+            {"engine": {"channels_last": False}},
+            {"engine": {"precision": "bf16"}},
+        )
     ):
         train(fine_tuning(tmp_path / str(number), cache, **changes))
-    assert len(list(cache.iterdir())) == 3
+    assert len(list(cache.iterdir())) == 4
+
+
+def test_features_of_other_weights_are_kept_apart(tmp_path):
+    cache = tmp_path / "cache"
+    other = train(fine_tuning(tmp_path / "all layers", trained_blocks=None))
+    train(fine_tuning(tmp_path / "ImageNet", cache))
+    train(fine_tuning(tmp_path / "others", cache, weights=str(other)))
+    assert len(list(cache.iterdir())) == 2
 
 
 def test_frozen_statistics_are_the_default_and_stay(tmp_path):
@@ -148,14 +161,33 @@ def test_a_folder_is_named_after_itself(tmp_path):
 
 
 def photographs(root, classes=("cat", "dog", "owl"), each=5):
-    """A folder of JPEG files for each class, which differ in colour."""
+    """A folder of JPEG files for each class, which differ in colour; another grows to the right."""
     for label, name in enumerate(classes):
         (root / name).mkdir(parents=True)
         for number in range(each):
             pixels = numpy.zeros((36, 40 + number, 3), dtype=numpy.uint8)
             pixels[..., label] = 150 + 20 * number
+            pixels[..., (label + 1) % 3] = 4 * numpy.arange(40 + number)
             Image.fromarray(pixels).save(root / name / f"{number}.jpg")
     return root
+
+
+def test_photographs_are_seen_alike_with_a_cache_and_without(tmp_path):
+    """Larger images than 64 pixels are else cropped at random."""
+    data = {"name": "mine", "root": str(photographs(tmp_path / "mine")), "image_size": 72}
+    sizes = {"train_size": 6, "validation_size": 3, "test_size": 3, "batch_size": 6}
+    runs = [
+        results(fine_tuning(tmp_path / f"run {cache}", cache, data={**data, **sizes}))
+        for cache in (None, tmp_path / "cache")
+    ]
+    assert same(*runs)
+
+
+def test_whether_images_are_cropped_at_random_makes_another_run(tmp_path):
+    names = {
+        identity(fine_tuning(tmp_path, data={"in_memory": value})) for value in (None, True, False)
+    }
+    assert len(names) == 3
 
 
 def test_the_command_of_the_tutorial_trains_on_a_folder_and_the_result_is_loaded(

@@ -17,7 +17,6 @@ FREE = {
     "output",
     "data.root",
     "data.workers",
-    "data.in_memory",
     "model.cache",
     "engine.device",
     "engine.threads",
@@ -33,6 +32,7 @@ FREE = {
 
 LATER = {
     "data.smallest_crop": 0.08,
+    "data.in_memory": None,  # it was free, though it decides whether images are cropped
     "model.batch_norm": None,
     "model.trained_blocks": None,
     "method.average": "full",

@@ -54,7 +54,7 @@ class DataConfig:
     crop_padding: int = 0
     """Pad by this many pixels and crop back at random (0: off)."""
     smallest_crop: float = 0.08
-    """Images not in memory: least share of the area that a random crop keeps."""
+    """Images not in memory: least share of the area that a random crop keeps (1: all of it)."""
     cutout: int = 0
     """Blank out a square of this many pixels a side (0: off)."""
     cutout_probability: float = 0.5
@@ -64,7 +64,8 @@ class DataConfig:
     workers: int = 0
     """Processes that decode images (large images only)."""
     in_memory: bool | None = None
-    """Keep the images in memory as bytes (null: when they are small)."""
+    """Keep the images in memory, where they are seen whole; others are decoded when needed, and
+    cropped at random in training (null: in memory when they are small or blocks are frozen)."""
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -22,13 +22,15 @@ OTHER_STREAM = 0x5DB
 def load_data(config: RunConfig) -> ImageData:
     """Load the images; subset and label noise follow the run's seed.
 
-    A pretrained network has its pixels normalised as in its pretraining.
+    A pretrained network has its pixels normalised as in its pretraining. Where blocks are frozen,
+    images are seen whole unless `data.in_memory` is false, with `model.cache` and without.
     """
     data = config.data
     if config.model.cache is not None and data.in_memory is False:
         raise LabError(
             "data.in_memory must not be false with model.cache, which decodes all images"
         )
+    whole = data.in_memory is None and config.model.trained_blocks is not None
     images = load(
         data.name,
         root=None if data.root is None else Path(data.root),
@@ -40,7 +42,7 @@ def load_data(config: RunConfig) -> ImageData:
         label_noise=data.label_noise,
         noise_from=data.noise_from,
         seed=config.seed,
-        in_memory=data.in_memory if config.model.cache is None else True,
+        in_memory=True if whole else data.in_memory,
     )
     info = MODELS.get(config.model.name)
     if info is None or info.pixels is None:
