@@ -24,6 +24,7 @@ NEEDS = {
         ["--epochs", "1", "--seeds", "1", "--at-once", "3"],
     ),
     "skorch_classifier": (["sklearn", "skorch"], ["--epochs", "5"]),
+    "trainer_with_own_loop": (["sklearn"], ["--epochs", "5"]),
     "ddp": (["sklearn"], ["--epochs", "3"]),
     "fsdp2": (["sklearn"], ["--epochs", "2"]),
 }
