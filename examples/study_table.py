@@ -116,12 +116,13 @@ def page(found: list[Fresh], data: Sentences, chosen: argparse.Namespace) -> str
             f"Sentences: {data.name}, {len(data.classes)} classes; {chosen.size} for training, "
             f"{chosen.size} for validation, both drawn anew by each seed, and the same "
             f"{len(data.test)} for the test.",
-            f"The last {chosen.layers} layers of MiniLM (all-MiniLM-L6-v2, six layers) and a new "
-            f"linear layer are trained for {chosen.epochs} epochs in batches of 16 through the "
-            "Hugging Face `Trainer`, with AdamW or with SAM and F-SAM over AdamW; at most "
-            f"{chosen.tokens} tokens a sentence.",
-            f"Every method had {chosen.trials} trials over its own settings, chosen on validation "
-            f"sentences with {chosen.search_seeds} seeds; wrong labels are in training alone.",
+            f"Of the six layers of MiniLM (all-MiniLM-L6-v2) {chosen.layers} and a new linear "
+            f"layer are trained, {chosen.epochs} times over the sentences in batches of 16, "
+            "through the Hugging Face `Trainer`: AdamW alone, SAM and F-SAM over it; at most "
+            f"{chosen.tokens} tokens of a sentence are read.",
+            f"Trials of each method: {chosen.trials}, over learning rate, weight decay and radius, "
+            f"by validation sentences; search seeds: {chosen.search_seeds}. Wrong labels are in "
+            "training alone.",
             "",
             *(verdict(lead) for lead in leads(found)),
             "",
