@@ -6,13 +6,31 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 
+SYNONYMS = {"learning_rate": "lr", "wd": "weight_decay"}
+"""What other tools call a setting."""
+NEAR = 0.65
+"""How alike two names must be, from 0 to 1."""
+
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" with the name that is nearest, or nothing if none is near."""
-    known = list(names)
+    """Return " (did you mean ...?)" with the name that is nearest, or nothing if none is near.
+
+    Example:
+        >>> known = ["--data.name", "--data.label_noise", "--method.name", "--method.rho"]
+        >>> [did_you_mean(name, known) for name in ("--rho", "--method", "--noise", "--colour")]
+        [' (did you mean --method.rho?)', ' (did you mean --method.name?)', \
+' (did you mean --data.label_noise?)', '']
+    """
+    known, bare = list(names), name.lstrip("-").replace("-", "_")
+    last = {each: each.rpartition(".")[2] for each in known if "." in each}
     # `--rho` means `--method.rho`, however far apart the two are as strings.
-    inner = [each for each in known if each.rpartition(".")[2] == name.lstrip("-")]
-    near = inner or difflib.get_close_matches(name, known, n=1)
+    near = [each for each, own in last.items() if own == SYNONYMS.get(bare, bare)]
+    near += [each for each in known if each.lstrip("-") == f"{bare}.name"]
+    near += [each for each, own in last.items() if bare in own.split("_")]
+    near = near or difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
+    if not near:
+        alike = difflib.get_close_matches(bare, last.values(), n=1, cutoff=NEAR)
+        near = [each for each, own in last.items() if own in alike]
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from friendly_sam.lab.cli.parser import Parser
+from friendly_sam.lab.cli.parser import MOST_SEEDS, Parser, whole
 from friendly_sam.lab.cli.run_settings import settings
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.resolve import resolve
@@ -26,6 +26,7 @@ from friendly_sam.lab.search.space import Choice, Range, Settings, Space
 from friendly_sam.lab.search.tune import Tuned, tune
 
 TRIALS, SEEDS = 10, 2
+MOST_TRIALS = 10_000
 FIRST_SEED = 1000
 """Seeds of the search: fresh ones report what was chosen."""
 REACH = {"base.lr": 4.0, "base.weight_decay": 10.0, "method.rho": 4.0}
@@ -52,14 +53,16 @@ def read_space(words: Sequence[str], config: RunConfig) -> Space:
         name, equals, text = word.partition("=")
         if not equals or not text:
             raise LabError(f"--search takes NAME=LOW:HIGH or NAME=A,B,..., got {word!r}")
-        value(config, name)
         low, colon, high = text.partition(":")
         try:
+            value(config, name)
             found[name] = (
                 Range(float(low), float(high))
                 if colon
                 else Choice(tuple(_typed(part) for part in text.split(",")))
             )
+        except LabError as error:
+            raise LabError(f"--search {word}: {error}") from error
         except ValueError as error:
             raise LabError(f"--search {word}: {low!r} or {high!r} is not a number") from error
         for point in (low, high) if colon else text.split(","):
@@ -91,8 +94,6 @@ def tune_run(config: RunConfig, space: Space, folder: Path, *, trials: int, seed
             "data.validation_size is 0: settings are chosen on validation images, so set some "
             "aside, for example --data.validation_size 500"
         )
-    if seeds < 1:
-        raise LabError(f"--seeds must be at least 1, got {seeds}")
     from friendly_sam.lab.training.trainer import train
 
     def objective(point: Settings) -> float:
@@ -138,8 +139,8 @@ def _show(new: Setting) -> str:
 def run(arguments: Sequence[str]) -> int:
     """Run the command."""
     first = Parser(prog="fsam tune", add_help=False, allow_abbrev=False)
-    first.add_argument("--trials", type=int, default=TRIALS)
-    first.add_argument("--seeds", type=int, default=SEEDS)
+    first.add_argument("--trials", type=whole(2, MOST_TRIALS), default=TRIALS)
+    first.add_argument("--seeds", type=whole(1, MOST_SEEDS), default=SEEDS)
     first.add_argument("--search", nargs="+", default=[])
     options, rest = first.parse_known_args(list(arguments))
     config = settings(
