@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup test demo docs lint types format mutants attack faults clean
+.PHONY: setup test demo docs lint types format mutants attack clean
 
 setup: $(VENV)/.installed
 
@@ -47,10 +47,6 @@ attack: setup
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python attack.py
 	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python kills.py
 	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python hostile.py
-
-faults: setup
-	cd tests/lab && OMP_NUM_THREADS=1 ../../$(BIN)/python faults.py
-	FUZZ=20 $(BIN)/python -m pytest tests/lab/test_fuzz.py
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,7 +12,7 @@ from typing import Any
 
 from bad_values import DICE, PLACES, damaged, replace_by
 from hypothesis import strategies as st
-from warm import picture
+from material import picture
 
 LABELS: list[Any] = [
     [0.5] * 12,

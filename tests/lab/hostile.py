@@ -11,32 +11,40 @@ from __future__ import annotations
 
 import argparse
 import math
+import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import torch
+from attack_page import RAM, publish
 from bad_checkpoints import checkpoints
 from bad_data import data_sets
 from bad_lines import command_lines
 from bad_records import records
 from bad_yaml import yaml_files
+from fork_server import warm_up
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from sandbox import Ending, attempt, fresh
-from warm import warm_up
+from material import make_material
+from sandbox import Ending, attempt, copied, empty
 
 KINDS: dict[str, tuple[float, Callable[[Path], st.SearchStrategy[Callable[[Path], list[str]]]]]] = {
-    "command lines": (0.3, command_lines),
-    "YAML": (0.3, yaml_files),
-    "JSON files of runs": (0.25, records),
+    "command lines": (0.35, command_lines),
+    "YAML": (0.4, yaml_files),
+    "JSON files of runs": (0.17, records),
     "checkpoints": (0.05, checkpoints),
-    "data": (0.1, data_sets),
+    "data": (0.03, data_sets),
 }
 """Each kind: its share, and from the material to inputs, which set up a place and are arguments."""
+
+
+ENDINGS = {0: "went on", 2: "refused, one line", 1: "failed, one line"}
+FRESH_EVERY = 400
+"""One input of so many is tried in a fresh process too, which must end alike."""
 
 
 class Table:
@@ -48,22 +56,35 @@ class Table:
 
     def note(self, kind: str, ending: Ending, arguments: list[str]) -> None:
         """Count one ending."""
-        known = {0: "went on", 1: "failed, one line", 2: "refused, one line"}
         self.counts[kind]["tried"] += 1
         if self.counts[kind]["tried"] % 500 == 0:
             print(f"{kind}: {self.counts[kind]['tried']}", flush=True)
         if ending.wrong is None:
-            self.counts[kind][known[ending.code]] += 1
+            self.counts[kind][ENDINGS[ending.code]] += 1
             return
         self.counts[kind]["wrong"] += 1
         line = f"{kind}: {ending.wrong}: {arguments!r:.300}: {ending.said[-600:]!r}"
         self.wrong.append(line)
         print(line, flush=True)
 
+    def compare(self, kind: str, forked: Ending, fresh: Ending, arguments: list[str]) -> None:
+        """Note whether a fresh process ended as a fork did."""
+        self.counts[kind]["in a fresh process too"] += 1
+        if (forked.code, forked.said) != (fresh.code, fresh.said):
+            both = replace(fresh, wrong=f"another ending in a fresh process, not {forked}")
+            self.note(kind, both, arguments)
+
     def __str__(self) -> str:
-        columns = ("tried", "went on", "refused, one line", "failed, one line", "wrong")
+        columns = (
+            "tried",
+            "in a fresh process too",
+            "went on",
+            "refused, one line",
+            "failed, one line",
+            "wrong",
+        )
         rows = [*self.counts.items(), ("all", sum(self.counts.values(), Counter()))]
-        lines = [f"| bad input | {' | '.join(columns)} |", "|---" * 6 + "|"]
+        lines = [f"| bad input | {' | '.join(columns)} |", "|---" + "|---:" * 6 + "|"]
         lines += [f"| {k} | {' | '.join(f'{c[x]:,}' for x in columns)} |" for k, c in rows]
         return "\n".join(lines)
 
@@ -86,8 +107,16 @@ def attack(
     def one(prepare: Callable[[Path], list[str]]) -> None:
         if time.monotonic() > end:
             return
-        arguments = prepare(fresh(place))
-        table.note(kind, attempt(place, arguments), arguments)
+        arguments = prepare(empty(place))
+        again = table.counts[kind]["tried"] % FRESH_EVERY == 0
+        if again:
+            kept = copied(place, "kept")
+        ending = attempt(place, arguments)
+        table.note(kind, ending, arguments)
+        if again:
+            shutil.rmtree(place)
+            kept.rename(place)
+            table.compare(kind, ending, attempt(place, arguments, fresh=True), arguments)
 
     one()
 
@@ -98,17 +127,20 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after these")
+    parser.add_argument("--page", type=Path, help="put the table into this page")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    warm_up()
     table, began = Table(), time.monotonic()
     end = began + options.seconds
-    with tempfile.TemporaryDirectory() as name:
-        material = warm_up(Path(name))
+    with tempfile.TemporaryDirectory(dir=RAM) as name:
+        material = make_material(Path(name))
         for kind in options.kinds:
             count = max(1, round(options.count * KINDS[kind][0]))
             attack(kind, count, options.seed, material, Path(name, "place"), table, end)
     print(table)
+    if options.page:
+        publish(options.page, "bad inputs", str(table))
     print(f"{time.monotonic() - began:.0f} s, seed {options.seed}")
     return int(bool(table.wrong))
 

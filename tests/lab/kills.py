@@ -1,221 +1,100 @@
-"""Kill the lab's commands before and after every system call that changes a file: `make attack`.
+"""Disturb the lab's commands before and after every system call that changes a file: `make attack`.
 
-Each command is killed at one such moment, then given again until it is done. What it leaves must be
-what the same command leaves when nobody disturbs it, bit for bit: the last and the best
-checkpoint, metrics, status, measurements. The clock stands still, so that times are equal
-too. Then bits are flipped in checkpoints. Exits with 1 if anything was lost or changed.
+A command is killed, stopped by SIGTERM, or cut off from its disk at one such moment, then given
+again until it is done. What it leaves must be what the same command leaves when nobody disturbs it,
+bit for bit: the last and the best checkpoint, metrics, status, measurements. The clock stands
+still, so that times are equal too. Then files of runs are damaged. Prints a table and exits with 1
+if anything was lost or changed.
 
-    python tests/lab/kills.py               # all of it
-    python tests/lab/kills.py --sample 30   # as many kills, spread evenly
+    python tests/lab/kills.py               # every moment
+    python tests/lab/kills.py --sample 30   # as many kills of each command, spread evenly
+    python tests/lab/kills.py --sample reproduce=25 tune=100   # of these, and all of the others
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
-import io
-import os
-import random
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
-import torch
-from faults import child, warm_up
-from lab_runs import same
-from small_experiments import shrink
+from attack_page import RAM, publish
+from attacked import COMMANDS, Attacked, give, give_fresh, know, left, said_file
+from damage import damage_files, flip_bits
+from fork_server import forked, warm_up
 from system_calls import SUPPORTED, Watched, watch
 
-from friendly_sam.lab.cli import main as fsam
-from friendly_sam.lab.cli.run_settings import settings
-from friendly_sam.lab.config.resolve import resolve
-from friendly_sam.lab.config.schema import RunConfig
-from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.records import recorder
-from friendly_sam.lab.runner import pool
-from friendly_sam.lab.training import trainer
-from friendly_sam.lab.training.checkpoints import Checkpoints, read
-
-TINY = (
-    "--data.train_size", "120", "--data.test_size", "50", "--data.batch_size", "60",
-    "--epochs", "2", "--engine.threads", "1", "--engine.device", "cpu",
-)  # fmt: skip
-FLAGS = ("--resume", "--overwrite")
-QUIET = (*TINY, "--engine.tensorboard", "false")
+COLUMNS = ("kills", "SIGTERM", "full disks", "lost", "changed", "more than a line")
+HOW = {"kill": "kills", "stop": "SIGTERM", "full": "full disks"}
+FRESH_EVERY = 200
+"""One kill of so many is tried in fresh processes, through `python -m`."""
 
 
-@dataclass(frozen=True)
-class Attacked:
-    """A command to kill; `{out}` stands for the folder of the attack."""
-
-    words: tuple[str, ...]
-    before: tuple[str, ...] = ()
-    """A command that is done first, undisturbed."""
-
-
-COMMANDS = {
-    "train, F-SAM, a checkpoint each step": Attacked((
-        "train", "--method.name", "fsam", "--engine.checkpoint_steps", "1", *QUIET,
-        "--output", "{out}/run",
-    )),
-    "train, SGD, a checkpoint each epoch": Attacked((
-        "train", "--method.name", "base", "--data.validation_size", "30", *QUIET,
-        "--output", "{out}/run",
-    )),
-    "train, SAM, the last checkpoint only": Attacked((
-        "train", "--method.name", "sam", "--engine.checkpoint_epochs", "0",
-        "--engine.keep_best", "false", *TINY, "--output", "{out}/run",
-    )),
-    "train --overwrite": Attacked(
-        ("train", "--overwrite", "--method.name", "fsam", *QUIET, "--output", "{out}/run"),
-        before=("train", "--method.name", "base", *QUIET, "--output", "{out}/run"),
-    ),
-    "reproduce": Attacked(("reproduce", "decay", "--workers", "1", "--output", "{out}")),
-    "tune": Attacked((
-        "tune", "--trials", "2", "--seeds", "1", "--search", "base.lr=0.05:0.2",
-        "--data.validation_size", "30", *QUIET, "--output", "{out}",
-    )),
-    "sharpness": Attacked(
-        ("sharpness", "{out}/run", "--images", "20", "--grid", "3", "--output", "{out}/page.html"),
-        before=("train", *QUIET, "--output", "{out}/run"),
-    ),
-}  # fmt: skip
-"""One line a command: another one is attacked by adding it here."""
-
-COMPARED = ("metrics.jsonl", "status.json", "config.yaml", "sharpness.json", "landscape.json",
-            "reproduce.json")  # fmt: skip
-
-
-@functools.cache
-def config_of(words: tuple[str, ...], out: Path) -> RunConfig:
-    """Read the settings of `fsam train`; once, as that takes longer than the run."""
-    return resolve(settings([word.format(out=out) for word in words[1:]]))
-
-
-def run(words: tuple[str, ...], out: Path) -> int:
-    """Give a command in this process, silently, while the clock stands still."""
-    torch.set_num_threads(1)
-    trainer.time = SimpleNamespace(perf_counter=lambda: 0.0)  # type: ignore[assignment]
-    recorder._now = lambda: "now"
-    pool.multiprocessing = SimpleNamespace(get_context=_forking)  # type: ignore[assignment]
-    shrink(pytest.MonkeyPatch(), epochs=1, seeds=1)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        if words[0] == "train":
-            code = _train(words, out)
-        else:
-            code = fsam([word.format(out=out) for word in words])
-    (out.parent / f"{out.name}.stderr").write_text(said.getvalue())
-    return code
-
-
-def _train(words: tuple[str, ...], out: Path) -> int:
-    options = {name: f"--{name}" in words for name in ("resume", "overwrite")}
-    try:
-        trainer.train(config_of(tuple(w for w in words if w not in FLAGS), out), **options)
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
-def _forking(_: str) -> object:
-    import multiprocessing
-
-    return multiprocessing.get_context("fork")  # a worker has torch at once
-
-
-def again(words: tuple[str, ...], out: Path) -> int:
-    """Give a command again, as a user would."""
-    if words[0] != "train":
-        return child(lambda: run(words, out))[1]
-    plain = tuple(word for word in words if word != "--overwrite")
-    code = child(lambda: run((*plain, "--resume"), out))[1]
-    if code == 2 and "--overwrite" in words:  # the run that is to be replaced is still there
-        code = child(lambda: run(words, out))[1]
-    return code
-
-
-def left(out: Path) -> dict[str, object]:
-    """Return what counts: files as they are, checkpoints by what they hold, and leftovers."""
-    found: dict[str, object] = {}
-    for pattern in COMPARED:
-        for path in sorted(out.rglob(pattern)):
-            found[str(path.relative_to(out))] = path.read_bytes()
-    for path in sorted(out.rglob("checkpoints")):
-        for which in ("last", "best"):
-            file = Checkpoints(path).path(which)
-            found[f"{path.relative_to(out)}, {which}"] = file and bits(read(file))
-        found[f"{path.relative_to(out)}, steps"] = sorted(
-            file.name.split("-")[1] for file in path.glob("*.pt")
-        )
-    found["drafts"] = [path.name for path in out.rglob(".fsam-draft-*")]
-    return found
-
-
-def bits(value: object) -> object:
-    """Turn tensors into their bytes: pickle writes equal values in more ways than one."""
-    if isinstance(value, torch.Tensor):
-        return str(value.dtype), tuple(value.shape), value.contiguous().view(-1).numpy().tobytes()
-    if isinstance(value, dict):
-        return {key: bits(item) for key, item in value.items()}
-    return [bits(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-@dataclass
 class Target:
     """A command, where it starts from, and what it leaves when nobody disturbs it."""
 
-    name: str
-    attacked: Attacked
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.out = self.folder / "out"
+    def __init__(self, attacked: Attacked, folder: Path, *, fresh: bool = False) -> None:
+        self.words, self.folder, self.fresh = attacked.words, folder, fresh
+        self.out = folder / "out"
         self.out.mkdir(parents=True)
-        for words in (self.attacked.before, self.attacked.words):
-            if words[:1] == ("train",):
-                config_of(tuple(word for word in words if word not in FLAGS), self.out)
-        if self.attacked.before:
-            assert child(lambda: run(self.attacked.before, self.out))[1] == 0, self.said()
-        shutil.copytree(self.out, self.folder / "start")
+        know(attacked.before)
+        know(attacked.words)
+        if attacked.before:
+            assert self._give(attacked.before, learn=True) == 0, self.said()
+        shutil.copytree(self.out, folder / "start")
+        if not fresh:
+            assert self._give(self.words, learn=True) == 0, self.said()
         self.moments = self.watched(None).moments
-        self.wanted = left(self.out)
+        self.wanted = left(self.out, timed=not fresh)
         assert self.wanted
+
+    def _give(self, words: tuple[str, ...], *, learn: bool = False) -> int:
+        work = give_fresh if self.fresh else give
+        return forked(lambda: work(words, self.out), learn=learn)
 
     def said(self) -> str:
         """Return what the last command printed on stderr."""
-        return (self.folder / "out.stderr").read_text()
+        return said_file(self.out).read_text().strip()
 
-    def watched(self, kill_at: int | None) -> Watched:
-        """Give the command from the start, and kill it at a moment."""
+    def watched(self, moment: int | None, how: str = "kill") -> Watched:
+        """Give the command from the start, and disturb it at a moment."""
         shutil.rmtree(self.out)
         shutil.copytree(self.folder / "start", self.out)
-        seen = watch(lambda: run(self.attacked.words, self.out), self.folder, kill_at)
-        assert kill_at is not None or seen.code == 0, self.said()
+        work = give_fresh if self.fresh else give
+        seen = watch(lambda: work(self.words, self.out), self.out, moment, how)
+        assert moment is not None or seen.code == 0, self.said()
         return seen
 
-    def kill(self, moment: int) -> str:
-        """Kill at a moment, go on; say what came of it: "same", "lost", "changed", "missed"."""
-        if self.watched(moment).code is not None:
+    def disturb(self, moment: int, how: str) -> str:
+        """Disturb at a moment, go on; return what came of it: "same", "lost", "changed", ..."""
+        seen = self.watched(moment, how)
+        if seen.hung:
+            return "lost: it hung"
+        if how == "kill" and seen.code is not None:
             return "missed"  # it ended sooner this time
-        code = again(self.attacked.words, self.out)
+        said = self.said()
+        if how != "kill" and (said.count("\n") or "Traceback" in said or seen.code == 70):
+            return f"more than a line: exit code {seen.code}, {said}"
+        code = self._again()
         if code != 0:
-            return f"lost: exit code {code}, {self.said().strip()}"
-        found = left(self.out)
-        if found != self.wanted:
-            other = {n for n in found.keys() | self.wanted.keys()
-                     if found.get(n) != self.wanted.get(n)}  # fmt: skip
-            return f"changed: {', '.join(sorted(other))}"
-        return "same"
+            return f"lost: exit code {code}, {self.said()}"
+        found = left(self.out, timed=not self.fresh)
+        names = found.keys() | self.wanted.keys()
+        other = sorted(name for name in names if found.get(name) != self.wanted.get(name))
+        return f"changed: {', '.join(other)}" if other else "same"
+
+    def _again(self) -> int:
+        """Give the command again, as a user would."""
+        if self.words[0] != "train":
+            return self._give(self.words)
+        code = self._give((*(word for word in self.words if word != "--overwrite"), "--resume"))
+        if code == 2 and ("--overwrite" in self.words or "there is no run" in self.said()):
+            code = self._give(self.words)
+        return code
 
 
 def spread(moments: int, count: int | None) -> Iterator[int]:
@@ -226,79 +105,97 @@ def spread(moments: int, count: int | None) -> Iterator[int]:
     yield from sorted({round(k * (moments - 1) / max(1, count - 1)) for k in range(count)})
 
 
-def flips(folder: Path, count: int, dice: random.Random) -> Counter[str]:
-    """Flip a bit of a checkpoint of a cut-off run; what is resumed from must be what was saved."""
-    words = ("train", "--method.name", "fsam", "--engine.checkpoint_steps", "1", *QUIET)
-    out = folder / "out"
-    out.mkdir(parents=True)
-    assert child(lambda: run((*words, "--output", "{out}/run"), out))[1] == 0
-    checkpoints = out / "run" / "checkpoints"
-    files = sorted(checkpoints.glob("*.pt"))[-2:]
-    states = [torch.load(file, weights_only=True) for file in files]
-    for state in states:
-        state.pop("best_step")
-    whole, found = [file.read_bytes() for file in files], Counter[str]()
-    for number in range(count):
-        which = number % 2
-        content = bytearray(whole[which])
-        directory = content.rindex(b"PK\x01\x02", 0, len(content) - 2000)
-        at = dice.randrange(directory if dice.random() < 0.5 else 0, len(content))
-        content[at] ^= 1 << dice.randrange(8)
-        files[which].write_bytes(content)
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            try:
-                state = Checkpoints(checkpoints).load()
-            except Exception as error:
-                found[f"error: {type(error).__name__}"] += 1
-                continue
-            finally:
-                files[which].write_bytes(whole[which])
-        good = same(state, states[1 - which] if which == 1 else states[1])
-        told = (said.getvalue().count("\n") == 1) == (which == 1)
-        found["other weights" if not good else "silent" if not told else "same"] += 1
-    return found
+def sampled(title: str, sample: list[str]) -> int | None:
+    """Return how many kills of a command were asked for; `None` for all."""
+    asked = [word.rpartition("=") for word in sample]
+    return next((int(count) for name, _, count in asked if name in title), None)
+
+
+def plan(moments: int, count: int | None, others: int) -> Iterator[tuple[int, str]]:
+    """Choose moments and what to do there: one SIGTERM and one full disk to so many kills."""
+    for number, moment in enumerate(spread(moments, count)):
+        yield moment, "kill"
+        if number % others == 0:
+            yield moment, "stop"
+            yield moment, "full"
+
+
+def attack(name: str, target: Target, chosen: Iterator[tuple[int, str]]) -> Counter[str]:
+    """Disturb a command at the chosen moments; tell of everything that went wrong."""
+    results, began = Counter[str](), time.monotonic()
+    for moment, how in chosen:
+        result = target.disturb(moment, how)
+        kind = result.partition(":")[0]
+        results[kind] += 1
+        results[HOW[how]] += kind != "missed"
+        if kind not in ("same", "missed"):
+            where = target.moments[moment] if moment < len(target.moments) else "the end"
+            print(f"    {name}, {how} {where} ({moment}): {result}", flush=True)
+        if sum(results[column] for column in HOW.values()) % 25 == 0:
+            print(f"{name}: {dict(results)}, {time.monotonic() - began:.0f} s",
+                  file=sys.stderr, flush=True)  # fmt: skip
+    return results
+
+
+def row(name: str, moments: object, results: Counter[str]) -> str:
+    """Return a line of the table."""
+    return f"| {name} | {moments} | {' | '.join(f'{results[c]:,}' for c in COLUMNS)} |"
 
 
 def main() -> int:
-    """Kill all of them, flip bits, and print the table."""
+    """Disturb all of them, damage files, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sample", type=int, help="kills in all (default: every moment)")
+    parser.add_argument("--sample", nargs="+", default=[], help="kills of each command, or NAME=N")
+    parser.add_argument("--others", type=int, default=10, help="kills to one SIGTERM or full disk")
     parser.add_argument("--flips", type=int, default=5000)
+    parser.add_argument("--damages", type=int, default=300)
+    parser.add_argument("--fresh", type=int, default=5, help="kills in fresh processes")
     parser.add_argument("--only", help="attack the commands whose name holds this")
+    parser.add_argument("--page", type=Path, help="put the table into this page")
     options = parser.parse_args()
     if not SUPPORTED:
         print("system calls are watched on Linux and x86-64 only")
         return 0
-    sys.dont_write_bytecode = True
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     warm_up()
-    began, wrong, total = time.monotonic(), 0, Counter[str]()
+    total, lines = Counter[str](), []
     chosen = {n: c for n, c in COMMANDS.items() if options.only is None or options.only in n}
-    each = None if options.sample is None else max(1, options.sample // len(chosen))
-    print("| command | moments | kills | lost | changed |\n|---|---|---|---|---|", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        for number, (name, attacked) in enumerate(chosen.items()):
-            target = Target(name, attacked, Path(folder).resolve() / str(number))
-            results = Counter[str]()
-            for count, moment in enumerate(spread(len(target.moments), each)):
-                if count % 25 == 0:
-                    print(f"{name}: {count} kills, {dict(results)}", file=sys.stderr, flush=True)
-                result = target.kill(moment)
-                results[result.partition(":")[0]] += 1
-                if result not in ("same", "missed"):
-                    print(f"    {name}, {target.moments[moment]} ({moment}): {result}", flush=True)
-            kills = sum(results.values()) - results["missed"]
-            total.update(results)
-            print(f"| {name} | {len(target.moments)} | {kills} | {results['lost']} | "
-                  f"{results['changed']} |", flush=True)  # fmt: skip
-            wrong += results["lost"] + results["changed"]
+    with tempfile.TemporaryDirectory(dir=RAM) as name:
+        folder = Path(name).resolve()
+        for number, (title, attacked) in enumerate(chosen.items()):
+            target = Target(attacked, folder / str(number))
+            moments = len(target.moments)
+            found = attack(
+                title, target, plan(moments, sampled(title, options.sample), options.others)
+            )
+            lines.append(row(title, moments, found))
+            print(lines[-1], flush=True)
+            total.update(found)
             shutil.rmtree(target.folder)
-        found = flips(Path(folder).resolve() / "flips", options.flips, random.Random(0))
-    kills = sum(total.values()) - total["missed"]
-    print(f"| all | | {kills} | {total['lost']} | {total['changed']} |")
-    wrong += options.flips - found["same"]
-    print(f"\n{options.flips} flipped bits: {dict(found)}\n{time.monotonic() - began:.0f} s")
-    return int(wrong > 0)
+        if options.fresh:
+            target = Target(next(iter(chosen.values())), folder / "fresh", fresh=True)
+            moments = len(target.moments)
+            few = ((moment, "kill") for moment in spread(moments, options.fresh))
+            found = attack("fresh", target, few)
+            lines.append(row("the first, in fresh processes", moments, found))
+            total.update(found)
+        flips = flip_bits(folder / "flips", options.flips)
+        damages = damage_files(folder / "damage", options.damages)
+    head = f"| command | moments | {' | '.join(COLUMNS)} |\n|---{'|---:' * 7}|"
+    table = "\n".join([head, *lines, row("all", "", total)])
+    told = f"{sum(flips.values()):,} flipped bits: {_told(flips)}.\n\n" + (
+        f"{sum(damages.values()):,} damaged files: {_told(damages)}.")  # fmt: skip
+    print(table, told, sep="\n\n")
+    if options.page:
+        publish(options.page, "kills", table)
+        publish(options.page, "damage", told)
+    wrong = [total[kind] for kind in ("lost", "changed", "more than a line")]
+    wrong += [sum(flips.values()) - flips["resumed from what was saved"]]
+    wrong += [damages[kind] for kind in damages if kind.startswith("wrong")]
+    return int(any(wrong))
+
+
+def _told(found: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {kind}" for kind, number in found.items())
 
 
 if __name__ == "__main__":

@@ -6,9 +6,13 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import datasets
+from fork_server import forked
 
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.cli.dispatch import INTERNAL
@@ -43,49 +47,43 @@ def listing(folder: Path) -> dict[str, object]:
     return found
 
 
-def attempt(place: Path, arguments: list[str]) -> Ending:
+def attempt(place: Path, arguments: list[str], *, fresh: bool = False) -> Ending:
     """Run a command in `place/work`; `place/outside` must stay as it is.
 
-    The fork of a process that has torch already costs milliseconds. This one must never train:
-    autograd does not survive a fork.
+    Args:
+        place: see `empty`.
+        arguments: of the command line.
+        fresh: in a Python of its own, as a user does, not in a fork of this one.
     """
     outside, said = place / "outside", place / "said"
     before = listing(outside)
-    process = os.fork()
-    if process == 0:
-        _child(place / "work", said, outside, arguments)
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    code = forked(lambda: _confined(place, arguments, fresh))
     text = said.read_text(errors="replace")
     return Ending(code, text, _wrong(code, text, before == listing(outside)))
 
 
-def _child(work: Path, said: Path, home: Path, arguments: list[str]) -> None:
-    code = 70
+def _confined(place: Path, arguments: list[str], fresh: bool) -> int:
+    """Run a command within limits of time and memory; for a fork."""
+    os.chdir(place / "work")
+    os.environ |= {"HOME": str(place / "outside"), "HF_DATASETS_CACHE": str(place / "cache")}
+    datasets.config.HF_DATASETS_CACHE = place / "cache"
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.dup2(os.open(place / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, used + BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(WAITING)
+    if fresh:
+        os.execv(sys.executable, [sys.executable, "-m", "friendly_sam.lab", *arguments])
     try:
-        os.chdir(work)
-        os.environ["HOME"] = str(home)
-        error = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 0)
-        os.dup2(nothing, 1)
-        os.dup2(error, 2)
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-        sys.stderr = os.fdopen(2, "w", closefd=False)
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, used + BYTES))
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(WAITING)
-        try:
-            code = main(arguments)
-        except SystemExit as stop:  # argparse, for --help
-            code = int(stop.code or 0)
-    except BaseException as error:
-        print(f"Traceback: {type(error).__name__}: {error}", file=sys.stderr)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        return main(arguments)
+    except SystemExit as stop:  # argparse, for --help
+        return int(stop.code or 0)
 
 
 def _wrong(code: int, said: str, same: bool) -> str | None:
@@ -107,7 +105,13 @@ def _wrong(code: int, said: str, same: bool) -> str | None:
     return None
 
 
-def fresh(place: Path) -> Path:
+def copied(place: Path, name: str) -> Path:
+    """Copy a place, FIFOs and links as they are."""
+    subprocess.run(["cp", "-a", str(place), str(place.parent / name)], check=True)
+    return place.parent / name
+
+
+def empty(place: Path) -> Path:
     """Empty the place of an input."""
     shutil.rmtree(place, ignore_errors=True)
     (place / "work").mkdir(parents=True)

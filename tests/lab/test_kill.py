@@ -98,11 +98,11 @@ def test_a_second_process_is_kept_out_of_the_folder(fsam: Fsam, tmp_path: Path) 
     assert read_run(tmp_path / "shared").state == "running"
 
 
-def test_a_sample_of_kills_at_system_calls_and_of_flipped_bits() -> None:
+def test_a_sample_of_kills_stops_and_full_disks_at_system_calls_and_of_damage() -> None:
     """Some of `make attack`: nothing is lost, nothing is changed."""
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("kills.py")), "--sample", "12",
-         "--flips", "500", "--only", "train"],
+        [sys.executable, str(Path(__file__).with_name("kills.py")), "--sample", "4",
+         "--others", "2", "--flips", "500", "--damages", "10", "--fresh", "0", "--only", "train"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -110,5 +110,5 @@ def test_a_sample_of_kills_at_system_calls_and_of_flipped_bits() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     if SUPPORTED:
-        assert "| all | | 12 | 0 | 0 |" in done.stdout
-        assert "500 flipped bits: {'same': 500}" in done.stdout
+        assert "| all |  | 16 | 8 | 8 | 0 | 0 | 0 |" in done.stdout
+        assert "500 flipped bits: 500 resumed from what was saved" in done.stdout

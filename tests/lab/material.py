@@ -1,50 +1,26 @@
-"""A process that has imported everything, and the runs and data that bad inputs are made from."""
+"""The runs and the data that bad inputs are made from."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
 from pathlib import Path
 
-import torch
+from fork_server import forked
 from lab_runs import tiny_config
 
 from friendly_sam.lab.cli import main
-from friendly_sam.lab.cli.dispatch import COMMANDS
-from friendly_sam.lab.config.yaml import from_yaml
+from friendly_sam.lab.training.trainer import train
 
 
-def warm_up(folder: Path) -> Path:
-    """Import what commands import, and write a run that is cut off, one that is not, and data.
-
-    A child does the training: autograd does not survive a fork.
-    """
-    import datasets
-    import matplotlib.figure
-    import pyarrow.parquet
-    import sklearn.datasets
-
-    del matplotlib, pyarrow, sklearn
-    datasets.config.HF_DATASETS_CACHE = folder / "cache"
-    for name in COMMANDS:
-        __import__(f"friendly_sam.lab.cli.{name.replace('-', '_')}")
-    __import__("friendly_sam.lab.training.trainer")
-    __import__("friendly_sam.lab.sharpness.page")
+def make_material(folder: Path) -> Path:
+    """Write a run that is finished, one that was cut off, and data; return their folder."""
     material = folder / "material"
     material.mkdir()
-    if os.fork() == 0:
-        code = 1
-        try:
-            torch.set_num_threads(1)
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-            code = _make(material)
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
     write_data(material / "data")
-    from_yaml(material / "cut" / "config.yaml")  # the parser of configs is made once
-    sys.stdout.flush()
+    assert forked(lambda: _make(material), learn=True) == 0
     return material
 
 
@@ -58,8 +34,8 @@ class _Cut:
 
 
 def _make(material: Path) -> int:
-    from friendly_sam.lab.training.trainer import train
-
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    os.environ["HF_DATASETS_CACHE"] = str(material / "cache")
     config = tiny_config(material / "finished", method={"name": "fsam"}, epochs=2,
                          data={"train_size": 64, "test_size": 40, "batch_size": 32})  # fmt: skip
     train(config)
@@ -69,11 +45,13 @@ def _make(material: Path) -> int:
     cut = tiny_config(material / "cut", method={"name": "fsam"}, epochs=2,
                       data={"train_size": 96, "test_size": 40, "batch_size": 32},
                       engine={"checkpoint_steps": 1})  # fmt: skip
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         train(cut, listener=_Cut())
-    except KeyboardInterrupt:
-        return 0
-    return 1
+    images = tiny_config(material / "images", epochs=1,
+                         data={"name": "mine", "root": str(material / "data"), "batch_size": 4,
+                               "train_size": None, "test_size": None})  # fmt: skip
+    train(images)
+    return main(["report", str(material / "finished"), "--output", str(material / "report.html")])
 
 
 def picture(number: int, form: str = "PNG", size: tuple[int, int] = (8, 8)) -> bytes:
