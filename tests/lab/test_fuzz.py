@@ -36,7 +36,7 @@ def test_a_few_bad_inputs_of_each_kind_end_in_one_line() -> None:
         timeout=600 * FACTOR,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    assert "| all | 25 |" in done.stdout or FACTOR > 1
+    assert "| data |" in done.stdout
 
 
 def optimizer() -> FriendlySAM:

@@ -110,5 +110,5 @@ def test_a_sample_of_kills_stops_and_full_disks_at_system_calls_and_of_damage() 
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     if SUPPORTED:
-        assert "| all |  | 16 | 8 | 8 | 0 | 0 | 0 |" in done.stdout
-        assert "500 flipped bits: 500 resumed from what was saved" in done.stdout
+        assert done.stdout.count(" | 4 | 2 | 2 | 0 | 0 | 0 |") == 4
+        assert "| flipped bits | 500 | 500 | 0 |" in done.stdout

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from lab_runs import Tiny
 
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
-from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.records.recorder import Recorder
 from friendly_sam.lab.records.run import read_run, run_state
 from friendly_sam.lab.training.trainer import train
@@ -129,3 +130,32 @@ def test_one_flipped_bit_in_the_records_is_noticed(tiny: Tiny) -> None:
                 Recorder(folder, config, position=position, digest=digest)
         path.write_bytes(whole)
     assert read_run(folder).finished
+
+
+def test_tensorboard_reads_the_metrics(tiny: Tiny) -> None:
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    run = read_run(train(tiny(engine={"tensorboard": True})))
+    (path,) = (run.folder / "tensorboard").iterdir()
+    events = list(EventFileLoader(str(path)).Load())
+    seen = {
+        (event.step, value.tag): value.tensor.float_val[0]
+        for event in events
+        for value in event.summary.value
+    }
+    for line in run.metrics:
+        assert seen[line["epoch"], "test/accuracy"] == pytest.approx(line["test_accuracy"])
+
+
+def test_a_full_disk_under_tensorboard_fails_in_one_line(tiny: Tiny) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    metrics, threads = {"epoch": 1, "test_accuracy": 1.0}, threading.active_count()
+    with recorder(tiny(engine={"tensorboard": True})) as written:
+        assert threading.active_count() == threads, "one that fails prints a traceback of its own"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        try:
+            with pytest.raises(RunError, match=r"cannot write metrics to .*: File too large"):
+                written.epoch(metrics)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)

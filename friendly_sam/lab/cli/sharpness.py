@@ -9,6 +9,7 @@ from pathlib import Path
 
 from friendly_sam.lab.cli.parser import Parser, above_zero, whole
 
+MEASUREMENTS = ("sharpness.json", "landscape.json")
 EXAMPLE = """\
 examples:
   fsam sharpness runs/digits-mlp-sgd runs/digits-mlp-sam runs/digits-mlp-fsam
@@ -19,7 +20,7 @@ examples:
 def run(arguments: Sequence[str]) -> int:
     """Measure runs and write the page; return the exit code."""
     options = _parse(arguments)
-    from friendly_sam.lab.files import check_page
+    from friendly_sam.lab.files import check_page, check_writable
     from friendly_sam.lab.report.finding import find_runs
     from friendly_sam.lab.report.groups import split_by_data
     from friendly_sam.lab.report.tables import WIDTH, plain_table
@@ -32,6 +33,9 @@ def run(arguments: Sequence[str]) -> int:
     check_page(options.output)
     found_runs = find_runs(options.runs)
     runs = found_runs.runs
+    for found in runs:
+        if not all((found.folder / name).exists() for name in MEASUREMENTS):
+            check_writable(found.folder)  # before the first of them is measured
     first = {
         run.folder: task.groups[0].runs[0].folder
         for task in split_by_data(runs)

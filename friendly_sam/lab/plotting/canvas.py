@@ -72,8 +72,7 @@ def render(
             axes.spines[["top", "right"]].set_visible(False)
             drawn.append(axes)
         paint(drawn, ink)
-        for axes in drawn:
-            _names_are_plain(axes)
+        _names_are_plain(figure)
         buffer = io.BytesIO()
         # Without a date two figures of the same data are the same file.
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
@@ -83,12 +82,18 @@ def render(
     return buffer.getvalue()
 
 
-def _names_are_plain(axes: Any) -> None:
-    """Draw titles, labels and legends as they are: a `$` in the name of a run is no formula."""
-    legend = axes.get_legend()
-    words = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
-    for text in (*words, *(legend.get_texts() if legend else ())):
-        text.set_parse_math(False)
+def _names_are_plain(figure: Any) -> None:
+    """Draw all words as they are: a `$` in the name of a run is no formula, 10² on a scale is."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import LogFormatter
+
+    formulas: set[Any] = set()
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        ticks = axis.get_ticklabels(which="both")
+        if isinstance(axis.get_major_formatter(), LogFormatter):
+            formulas.update(ticks)
+    for text in figure.findobj(Text):
+        text.set_parse_math(text in formulas)
 
 
 def write_figure(paint: Paint, path: Path, kinds: Sequence[Kind], **options: Any) -> list[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.files import check_writable, write_atomically
 from friendly_sam.lab.reading import checked, read_json_object
 
 
@@ -20,6 +20,8 @@ def measured_once(
 ) -> dict[str, Any]:
     """Return what a file holds if it was measured for the same key; else measure and keep it.
 
+    A folder that cannot be written to is refused before anything is measured.
+
     Args:
         path: the file.
         key: what the measurement depends on (settings, checksums); it is kept with the result.
@@ -29,6 +31,7 @@ def measured_once(
     known = kept(path, key, shape)
     if known is not None:
         return known
+    check_writable(path.parent)
     text = json.dumps({**key, **measure()})
     write_atomically(path, text + "\n")
     return dict(json.loads(text))  # as it will be read again: lists, not tuples

@@ -22,10 +22,11 @@ from typing import Any
 
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import to_yaml
-from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.files import open_to_append, refuse_link, write_atomically
 from friendly_sam.lab.reading import checked, read_bytes, read_json_object
 from friendly_sam.lab.records.environment import environment
+from friendly_sam.lab.records.events import Events
 from friendly_sam.lab.records.run import State
 
 
@@ -64,11 +65,7 @@ class Recorder:
         self._start(epoch, resumed)
         write_atomically(path, content)  # lines after the checkpoint come again
         self._metrics = open_to_append(path)
-        self._tensorboard: Any = None
-        if config.engine.tensorboard:
-            from torch.utils.tensorboard.writer import SummaryWriter
-
-            self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
+        self._events = Events(folder / "tensorboard", epoch) if config.engine.tensorboard else None
 
     def _start(self, epoch: int, resumed: bool) -> None:
         path = self.folder / "environment.json"
@@ -91,14 +88,14 @@ class Recorder:
     def epoch(self, metrics: Mapping[str, float]) -> None:
         """Write the metrics of an epoch."""
         line = json.dumps(metrics).encode() + b"\n"
-        self._metrics.write(line)
-        self._metrics.flush()
+        try:
+            self._metrics.write(line)
+            self._metrics.flush()
+            if self._events is not None:
+                self._events.epoch(metrics)
+        except OSError as error:
+            raise RunError(f"cannot write metrics to {self.folder}: {error.strerror}") from error
         self._digest.update(line)
-        if self._tensorboard is not None:
-            for name, value in metrics.items():
-                if name != "epoch":
-                    tag = name.replace("_", "/", 1)
-                    self._tensorboard.add_scalar(tag, value, int(metrics["epoch"]))
 
     def finish(self) -> None:
         """Mark the run as complete."""
@@ -115,11 +112,10 @@ class Recorder:
         if isinstance(error, Exception) and not isinstance(error, BrokenPipeError):
             with contextlib.suppress(OSError):
                 self._status("failed", message=str(error))
-        with contextlib.suppress(OSError):
-            self._metrics.close()
-        if self._tensorboard is not None:
-            with contextlib.suppress(OSError):
-                self._tensorboard.close()
+        for file in (self._metrics, self._events):
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.close()
 
 
 def _known_metrics(path: Path, position: int, digest: str) -> bytes:

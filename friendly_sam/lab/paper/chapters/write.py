@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from friendly_sam.lab.files import make_folder, write_atomically
+from friendly_sam.lab.files import check_writable, make_folder, write_atomically
 from friendly_sam.lab.paper.chapters.chapter import Chapter, chapter
 from friendly_sam.lab.paper.chapters.html import Book, render, verdict_text
 from friendly_sam.lab.paper.chapters.markdown import markdown
@@ -49,6 +49,7 @@ FOOTER = (
 
 def write_report(folder: Path) -> tuple[Path, str]:
     """Write page, Markdown, records and figures; return the page and a summary to print."""
+    check_writable(folder)
     book = read_book(folder)
     write_atomically(folder / "index.html", render(book))
     figures = _write_figures(folder / "figures", book)
