@@ -33,11 +33,11 @@ from material import make_material
 from sandbox import Ending, attempt, copied, empty
 
 KINDS: dict[str, tuple[float, Callable[[Path], st.SearchStrategy[Callable[[Path], list[str]]]]]] = {
-    "command lines": (0.35, command_lines),
-    "YAML": (0.4, yaml_files),
-    "JSON files of runs": (0.17, records),
-    "checkpoints": (0.05, checkpoints),
-    "data": (0.03, data_sets),
+    "command lines": (0.3, command_lines),
+    "YAML": (0.35, yaml_files),
+    "JSON files of runs": (0.2, records),
+    "checkpoints": (0.1, checkpoints),
+    "data": (0.05, data_sets),
 }
 """Each kind: its share, and from the material to inputs, which set up a place and are arguments."""
 
@@ -121,17 +121,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after these")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="stop after these, each kind after its share",
+    )
     parser.add_argument("--page", type=Path, help="put the table into this page")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
     warm_up()
     table, began = Table(), time.monotonic()
-    end = began + options.seconds
     with tempfile.TemporaryDirectory(dir=RAM) as name:
         material = make_material(Path(name))
+        shares, given = sum(KINDS[kind][0] for kind in options.kinds), 0.0
         for kind in options.kinds:
+            given += KINDS[kind][0] / shares
             count = max(1, round(options.count * KINDS[kind][0]))
+            end = began + options.seconds * given
             attack(kind, count, options.seed, material, Path(name, "place"), table, end)
     header = f"| bad input | {' | '.join(COLUMNS)} |"
     print(header, *table.rows(), sep="\n")
