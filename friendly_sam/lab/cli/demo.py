@@ -9,6 +9,7 @@ order, so methods are compared seed by seed.
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,13 +79,13 @@ def demo(
     check_workers(workers)
     runs = {key: _config(output, *key, epochs=epochs) for key in _keys(seeds, radii)}
     done = claim(output, list(runs.values()), fresh)
-    print(
+    words = (
         f"{len(runs)} small trainings on 1,000 handwritten digits, 60 % of whose labels are random:"
-        f" SGD, SAM and F-SAM, each tuned,\nthen SAM and F-SAM at radius "
+        " SGD, SAM and F-SAM, each tuned, then SAM and F-SAM at radius "
         f"{', '.join(f'{r:g}' for r in radii)}; {counted(seeds, 'seed')}."
-        + (f" {done} are there already (--fresh starts again)." if done else ""),
-        flush=True,
+        + (f" {done} are there already (--fresh starts again)." if done else "")
     )
+    print(textwrap.fill(words, 100), flush=True)
     outcomes = run_all(list(runs.values()), workers=workers, verbose=False)
     failed = tuple(f"{o.folder.name}: {o.error}" for o in outcomes if o.error is not None)
     results = _collect(runs, failed)
@@ -92,7 +93,7 @@ def demo(
     print(f"\nTest accuracy in %, mean ± standard deviation over seeds\n\n{plain_table(table)}\n")
     for line in failed:
         print(f"failed: {line}")
-    print("\n\n".join(sentences))
+    print("\n\n".join(textwrap.fill(sentence, 100) for sentence in sentences))
     report = _page(table, _chart(results), sentences, seeds, epochs)
     paths = page.write(report, output / "demo.html")
     print(f"\nFigure: {paths[1]}\nPage:   {paths[0]}")

@@ -66,8 +66,8 @@ def _report_runs(folders: Sequence[Path], target: Path) -> int:
     tables = {target.with_suffix(".csv"): as_csv(rows), target.with_suffix(".json"): as_json(rows)}
     for path, text in tables.items():
         write_atomically(path, text)
-    figures = counted(len(paths) - 1, "figure")
-    print(f"\nPage: {target} (beside it: {figures}, the table as CSV and JSON)")
+    figures = counted(sum(path.suffix == ".svg" for path in paths), "figure")
+    print(f"\nPage: {target} (beside it: {figures} as SVG and PNG, the table as CSV and JSON)")
     return 0
 
 

@@ -16,13 +16,19 @@ class RunProgress:
     """Shows one run: a bar over all steps, and one line per epoch. A `Listener` of the engine."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.epochs, self.folder = config.epochs, config.output
+        self.epochs, self.folder, self.cache = config.epochs, config.output, config.model.cache
         self.announced = False
         self.slow = _SlowRun(config)
         self.bar = _bars() if sys.stderr.isatty() else None
         self.task: Any = None
 
     def __enter__(self) -> RunProgress:
+        if self.cache is not None and not Path(self.cache).expanduser().exists():
+            print(
+                "the first run computes the features of all images, which takes longer than "
+                f"training; they are kept in {self.cache}",
+                flush=True,
+            )
         if self.bar is not None:
             self.bar.start()
         return self
