@@ -30,7 +30,7 @@ from torch.nn.utils.rnn import pad_sequence
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import transformers
 from sentences import Sentence, Sentences, docstrings, parquet
-from study_table import Fresh, page, table
+from study_table import Fresh, guessing, page, table
 
 from friendly_sam._machinery.install import how_to_install
 from friendly_sam.integrations.transformers import SharpnessAwareTrainer
@@ -183,6 +183,8 @@ def compared(study: Study, encoder: Encoder, chosen: argparse.Namespace) -> list
                 accuracy=accuracy,
                 settings=best,
                 edge=tuned.edge,
+                validation=float(tuned.best.value or 0.0),
+                guessing=guessing(len(study.data.classes), study.size * len(search)),
                 seconds=runs.seconds,
             )
         )

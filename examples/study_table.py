@@ -1,6 +1,7 @@
 """The results of a study as a table and a page: means, intervals, paired differences, verdict."""
 
 import argparse
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,8 +31,23 @@ class Fresh:
     settings: dict[str, Any]
     edge: tuple[str, ...]
     """Settings that were chosen at the edge of what was searched."""
+    validation: float
+    """Accuracy of the choice on validation sentences, %."""
+    guessing: float
+    """What guessing could reach there: chance and two standard errors, %."""
     seconds: float
     """Of one core, the search included."""
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the search found anything better than guessing."""
+        return self.validation > self.guessing
+
+
+def guessing(classes: int, sentences: int) -> float:
+    """Return the accuracy on so many sentences that guessing hardly exceeds, in %."""
+    chance = 1 / classes
+    return 100 * (chance + 2 * math.sqrt(chance * (1 - chance) / sentences))
 
 
 @dataclass(frozen=True)
@@ -45,6 +61,8 @@ class Lead:
     """After Holm's correction for all leads of the study."""
     could_show: float
     """The difference that as many seeds would have shown in four of five cases."""
+    tuned: bool
+    """Whether both searches found anything better than guessing."""
 
     def __str__(self) -> str:
         return f"{self.difference}, p = {self.p:.3f}"
@@ -52,17 +70,18 @@ class Lead:
 
 def leads(found: list[Fresh]) -> list[Lead]:
     """Compare every other method with AdamW at the same share of wrong labels."""
-    bases = {result.noise: result.accuracy for result in found if result.method == "AdamW"}
+    bases = {result.noise: result for result in found if result.method == "AdamW"}
     others = [result for result in found if result.method != "AdamW"]
     pairs = [(result, bases[result.noise]) for result in others]
-    raw = [p_value(result.accuracy, base) for result, base in pairs]
+    raw = [p_value(result.accuracy, base.accuracy) for result, base in pairs]
     corrected = holm([1.0 if p is None else p for p in raw])
     made = []
     for (result, base), p in zip(pairs, corrected, strict=True):
-        difference = paired_difference(result.accuracy, base)
+        difference = paired_difference(result.accuracy, base.accuracy)
         assert difference is not None  # two seeds at least
-        apart = [result.accuracy[seed] - base[seed] for seed in base]
-        made.append(Lead(result.method, result.noise, difference, p, detectable(apart)))
+        apart = [result.accuracy[seed] - base.accuracy[seed] for seed in base.accuracy]
+        tuned = result.tuned and base.tuned
+        made.append(Lead(result.method, result.noise, difference, p, detectable(apart), tuned))
     return made
 
 
@@ -71,9 +90,9 @@ def table(found: list[Fresh]) -> Iterator[str]:
     ahead = {(lead.method, lead.noise): str(lead) for lead in leads(found)}
     yield (
         "| wrong labels | method | test accuracy, % | minus AdamW, points | n "
-        "| learning rate | weight decay | radius |"
+        "| learning rate | weight decay | radius | validation, % |"
     )
-    yield "|---:|---|---|---|---:|---:|---:|---:|"
+    yield "|---:|---|---|---|---:|---:|---:|---:|---:|"
     for result in found:
         mean = interval(list(result.accuracy.values()))
         chosen = [
@@ -85,13 +104,20 @@ def table(found: list[Fresh]) -> Iterator[str]:
         yield (
             f"| {result.noise:.0%} | {result.method} "
             f"| {mean.mean:.1f} [{mean.low:.1f}, {mean.high:.1f}] "
-            f"| {ahead.get((result.method, result.noise), '')} | {mean.n} | {' | '.join(chosen)} |"
+            f"| {ahead.get((result.method, result.noise), '')} | {mean.n} | {' | '.join(chosen)} "
+            f"| {result.validation:.1f} |"
         )
 
 
 def verdict(lead: Lead) -> str:
     """Return what a lead shows, in a sentence."""
     task = f"With {lead.noise:.0%} wrong labels" if lead.noise else "With right labels"
+    if not lead.tuned:
+        return (
+            f"{task}, the searches of AdamW and {lead.method} did not both find settings that are "
+            "better than guessing on validation sentences: what is tabled is no comparison of "
+            "tuned methods."
+        )
     if lead.p < 0.05:
         word = "beats" if lead.difference.mean > 0 else "loses to"
         return f"{task}, {lead.method} {word} tuned AdamW."
@@ -130,7 +156,7 @@ def page(found: list[Fresh], data: Sentences, chosen: argparse.Namespace) -> str
             "",
             "Accuracy with its 95 % interval over the seeds; differences are paired by seed, with "
             "p after Holm's correction for all of them. A star marks a choice at the edge of what "
-            "was searched.",
+            "was searched; validation is that of the choice.",
             "",
             f"`{' '.join([command, *folder, *_shown(arguments)])}`",
             "",

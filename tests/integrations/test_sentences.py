@@ -130,13 +130,15 @@ def test_without_a_folder_the_sentences_are_docstrings_of_packages():
     assert all(len(text.split()) >= 5 for (text,), _ in found.train)
 
 
-def fresh(method, *accuracy, noise=0.0, **settings):
+def fresh(method, *accuracy, noise=0.0, validation=75.0, **settings):
     return study_table.Fresh(
         method=method,
         noise=noise,
         accuracy=dict(enumerate(accuracy)),
         settings={"learning_rate": 1e-3, "weight_decay": 0.1, **settings},
         edge=("weight_decay",),
+        validation=validation,
+        guessing=study_table.guessing(2, 100),
         seconds=1.0,
     )
 
@@ -144,8 +146,8 @@ def fresh(method, *accuracy, noise=0.0, **settings):
 def test_the_table_has_means_intervals_leads_and_settings():
     base, better = fresh("AdamW", 70, 72, 74), fresh("F-SAM", 75, 76, 80, rho=0.05)
     rows = list(study_table.table([base, better]))
-    assert "| 0% | AdamW | 72.0 [67.0, 77.0] |  | 3 | 0.001 | 0.1* |  |" in rows
-    assert "| +5.00 [+2.52, +7.48], p = 0.013 | 3 | 0.001 | 0.1* | 0.05 |" in rows[-1]
+    assert "| 0% | AdamW | 72.0 [67.0, 77.0] |  | 3 | 0.001 | 0.1* |  | 75.0 |" in rows
+    assert "| +5.00 [+2.52, +7.48], p = 0.013 | 3 | 0.001 | 0.1* | 0.05 | 75.0 |" in rows[-1]
 
 
 def test_a_verdict_is_what_the_differences_show():
@@ -158,3 +160,11 @@ def test_a_verdict_is_what_the_differences_show():
         equal
     )
     assert study_table.verdict(won) == "With 40% wrong labels, SAM beats tuned AdamW."
+
+
+def test_a_search_that_only_guessed_compares_nothing():
+    assert study_table.guessing(2, 100) == pytest.approx(60)
+    guessed = [fresh("AdamW", 70, 72, 74), fresh("F-SAM", 80, 82, 84.5, validation=59.0)]
+    (lead,) = study_table.leads(guessed)
+    assert lead.p < 0.05
+    assert "no comparison of tuned methods" in study_table.verdict(lead)
