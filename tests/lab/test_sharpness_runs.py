@@ -10,8 +10,10 @@ from lab_runs import checkpoint, tiny_config
 
 from friendly_sam.lab.cli.sharpness import run as sharpness
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.sharpness.densities import _broadened, at_one_width
 from friendly_sam.lab.sharpness.landscape import landscape, path_between
+from friendly_sam.lab.sharpness.measured import Measured, rises_table
 from friendly_sam.lab.sharpness.spectrum import measure
 from friendly_sam.lab.sharpness.subject import subject
 from friendly_sam.lab.training.trainer import train
@@ -49,6 +51,15 @@ def test_a_run_is_measured_once(runs, monkeypatch):
     assert json.loads((runs[0] / "sharpness.json").read_text()) == found
     monkeypatch.setattr("friendly_sam.lab.sharpness.spectrum.subject", None)
     assert measure(runs[0], **QUICK) == found
+
+
+def test_a_batch_that_holds_all_images_has_no_noise_to_show(runs):
+    run = read_run(runs[0])
+    around = {"rises": {n: {"mean": 0.5} for n in ("full", "batch", "friendly", "random")}}
+    for images, shown in ((run.config.data.batch_size, "-"), (10_000, "0.5")):
+        one = Measured(run=run, spectrum={"images": images}, landscape=around | {"worst": 1.0})
+        (row,) = rises_table([one]).rows
+        assert row[1:] == ["0.5", shown, shown, "0.5", "1"]
 
 
 def test_other_settings_other_weights_or_a_damaged_file_are_measured_again(runs):

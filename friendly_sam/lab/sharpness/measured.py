@@ -64,5 +64,7 @@ def rises_table(measured: Sequence[Measured]) -> Table:
     for one in measured:
         rises = one.landscape["rises"]
         means = [f"{rises[name]['mean']:.3g}" for name in names]
+        if one.spectrum["images"] <= one.run.config.data.batch_size:
+            means[1:3] = "-", "-"  # one batch holds all images: its gradient is the full one
         rows.append([one.run.folder.name, *means, f"{one.landscape['worst']:.3g}"])
     return Table(header=["run", *names, "worst"], rows=rows)

@@ -49,7 +49,7 @@ LEGEND = (
     "eigenvalues of the Hessian of that loss (Lanczos), the trace is Hutchinson's estimate ± its "
     "standard error. Rises: full along the full gradient, batch along batch gradients (SAM), "
     "friendly along batch gradients less the full one (F-SAM), random along random ones, worst by "
-    "projected ascent."
+    "projected ascent; -: one batch holds all images, so use more --images."
 )
 
 
