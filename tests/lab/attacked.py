@@ -87,7 +87,6 @@ def give(words: tuple[str, ...], out: Path) -> int:
     trainer.time = SimpleNamespace(perf_counter=lambda: 0.0)  # type: ignore[assignment]
     recorder._now = lambda: "now"
     cli_train.settings = _known_settings
-    cli_train._closing = lambda *_, **__: ""  # type: ignore[assignment]
     Figure.savefig = _not_drawn  # type: ignore[method-assign]
     pool.multiprocessing = SimpleNamespace(get_context=_forking)  # type: ignore[assignment]
     shrink(pytest.MonkeyPatch(), epochs=1, seeds=1)

@@ -116,6 +116,19 @@ def test_whatever_cannot_be_read_sends_the_reader_to_the_one_before(
     assert _steps(tmp_path) == [1, 2]
 
 
+def test_a_damaged_best_is_told_when_a_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = _saved(tmp_path, 1, 2, 3, best=1).path("best")
+    assert best is not None
+    best.write_bytes(b"nonsense")
+    resumed = Checkpoints(tmp_path)
+    assert same(resumed.load(), _state(3))
+    said = capsys.readouterr().err
+    assert said.startswith("damaged: the best checkpoint (step 1); going on from ")
+    assert said.count("\n") == 1
+
+
 def test_all_damaged_is_an_error_and_not_a_fresh_start(tmp_path: Path) -> None:
     last = _saved(tmp_path, 1).path("last")
     assert last is not None

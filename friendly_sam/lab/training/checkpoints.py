@@ -126,9 +126,12 @@ class Checkpoints:
             except DamagedCheckpointError:
                 damaged.append(str(path))
                 continue
+            best_step = state.pop("best_step", None)
+            self._last, self._best = path, self._of_step(best_step)
+            if best_step is not None and self._best is None and not damaged:
+                damaged.append(f"the best checkpoint (step {best_step})")
             if damaged:
                 print(f"damaged: {', '.join(damaged)}; going on from {path}", file=sys.stderr)
-            self._last, self._best = path, self._of_step(state.pop("best_step", None))
             return state
         if damaged:
             raise LabError(f"no checkpoint to resume from: {', '.join(damaged)} damaged")
