@@ -10,7 +10,7 @@ from torch import Tensor
 
 from friendly_sam._machinery.blocks import Block, Shards
 from friendly_sam._machinery.reductions import inner_product, squared_norm, total
-from friendly_sam._machinery.tensors import Everywhere, Tensors
+from friendly_sam._machinery.tensors import Everywhere, Scalar, Tensors
 from friendly_sam.directions import Direction
 from friendly_sam.geometries import Euclidean, Geometry
 
@@ -95,7 +95,7 @@ def perturb(
 
     directions: dict[int, Tensors] = {}
 
-    def turn(block: Block) -> tuple[Tensor, ...]:
+    def turn(block: Block) -> tuple[Scalar, ...]:
         """Make d, and T² d of it; return ||d||², ||T d||² and ρ² ||T² d||²."""
         g = block.g.clone() if direction.overwrites and not block.owned else block.g
         owned = block.owned or direction.overwrites
@@ -133,7 +133,7 @@ def perturb(
         return outcome
     outcome.moved, outcome.squares = True, (vv, uu)
     outcome.skip = None if looks else (~known).to(torch.float32)
-    scale = Everywhere(vv.rsqrt(), outcome.skip)
+    scale = Everywhere(vv.rsqrt().item() if looks else vv.rsqrt(), outcome.skip)
     for block in reversed(blocks):  # what the last pass came to last may still be in the cache
         if block.rho != 0:
             u = directions.pop(id(block))
@@ -156,17 +156,17 @@ def _columns(direction: Direction) -> int:
     return 1 + 2 * direction.needs_products + direction.cancels
 
 
-def _gradient_sums(direction: Direction) -> Callable[[Block], tuple[Tensor, ...]]:
+def _gradient_sums(direction: Direction) -> Callable[[Block], list[Scalar]]:
     """From a block ||g||², what the direction needs of <g,m> and ||m||², and what is rounding."""
 
-    def sums(block: Block) -> tuple[Tensor, ...]:
+    def sums(block: Block) -> list[Scalar]:
         found = [squared_norm(block.g)]
         if direction.needs_products:
             found += [inner_product(block.g, block.m, block.b), squared_norm(block.m)]
         if direction.cancels:
             coarsest = max(torch.finfo(x.dtype).eps for x in (block.w, block.g, block.m) if x)
             found.append(found[0] * (ROUNDING * coarsest) ** 2)
-        return tuple(found)
+        return found
 
     return sums
 

@@ -7,11 +7,14 @@ command choose breaks by the beginning of their name: `python tests/break_promis
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+import torch.distributed.checkpoint  # noqa: F401 (imported once, for all children)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -299,16 +302,16 @@ BREAKS = [
     Break(
         "6 tiny gradients",
         "_machinery/reductions.py",
-        "not _SAFE[0] < found.item() < _SAFE[1]:",
-        "not found.item() < _SAFE[1]:",
+        "not _SAFE[0] < found < _SAFE[1]:",
+        "not found < _SAFE[1]:",
         "test_first_edition_defects.py::"
         "test_the_norm_is_the_radius_for_gradients_of_any_finite_size[SAM--23]",
     ),
     Break(
         "6 huge gradients",
         "_machinery/reductions.py",
-        "not _SAFE[0] < found.item() < _SAFE[1]:",
-        "not _SAFE[0] < found.item():",
+        "not _SAFE[0] < found < _SAFE[1]:",
+        "not _SAFE[0] < found:",
         "test_first_edition_defects.py::"
         "test_the_norm_is_the_radius_for_gradients_of_any_finite_size[SAM-20]",
     ),
@@ -399,7 +402,7 @@ BREAKS = [
     Break(
         "8 several devices",
         "_machinery/tensors.py",
-        "        if device == home:\n",
+        "        if not self._tensors:\n",
         "        if True:\n",
         "test_first_edition_defects.py::test_parameters_may_lie_on_several_devices[F-SAM]",
     ),
@@ -614,18 +617,35 @@ def copy_into(folder: Path) -> Path:
 
 
 def run_tests(copy: Path, *tests: str) -> tuple[int, str]:
-    """The exit code of pytest and what it printed."""
-    command = [sys.executable, "-m", "pytest", "-x", "-rs", "-p", "no:cacheprovider"]
-    run = subprocess.run(
-        [*command, *(f"tests/{test}" for test in tests)],
-        cwd=copy,
-        # With CI hypothesis tries the same examples each time. A file is broken and mended within
-        # a second, so that its bytecode could be taken for that of the other.
-        env={**os.environ, "PYTHONPATH": str(copy), "CI": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
+    """The exit code of pytest and what it printed, in a child that has torch already."""
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            code = 3
+            try:
+                code = _pytest(copy, *tests)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        output.seek(0)
+        return os.waitstatus_to_exitcode(status), output.read()
+
+
+def _pytest(copy: Path, *tests: str) -> int:
+    os.chdir(copy)
+    # With CI hypothesis tries the same examples each time. A file is broken and mended within
+    # a second, so that its bytecode could be taken for that of the other.
+    os.environ |= {"PYTHONPATH": str(copy), "CI": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode = True
+    sys.path[0] = str(copy)
+    return pytest.main(
+        ["-x", "-rs", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
     )
-    return run.returncode, run.stdout + run.stderr
 
 
 def is_noticed(change: Break, copy: Path) -> bool:

@@ -268,7 +268,7 @@ def test_norms_are_those_of_float64_within_rounding(dtype, sizes):
     expected = sum(tensor.double().square().sum() for tensor in tensors)
     found = squared_norm(Tensors(tensors))
     rounding = {torch.float32: 2e-6, torch.float64: 1e-13}  # of one sum over all it would be 7e-6
-    assert found.item() == pytest.approx(expected.item(), rel=rounding[dtype])
+    assert found == pytest.approx(expected.item(), rel=rounding[dtype])
 
 
 def test_the_norm_of_a_large_tensor_in_odd_order_takes_no_copy():

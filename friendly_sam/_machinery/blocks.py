@@ -7,7 +7,6 @@ a formula needs temporaries, which then are a small part of the model.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
 Shards = tuple["ProcessGroup", ...]
 """The process groups over which a tensor is sharded; empty for a tensor that is whole here."""
 
-CACHED = 2**20
-"""Elements of a block on a CPU: its tensors stay in the cache between the operations on it."""
+SHARED_CACHE, OWN_CACHE = 2**20, 2**18
+"""Elements of a block on a CPU: its tensors stay in the cache between the operations on it, in the
+core's own where there are many operations."""
 SMALLEST = 2**20
 """Elements below which a block on an accelerator is not made smaller."""
 SHARE = 32
@@ -100,23 +100,29 @@ def is_sharded(tensor: Tensor) -> bool:
     return type(tensor) not in (Tensor, Parameter) and hasattr(tensor, "device_mesh")
 
 
-def gather(slots: Iterable[Slot], *, temporaries: bool = False, ours: bool = True) -> list[Block]:
+def gather(
+    slots: Iterable[Slot], *, many: bool = False, temporaries: bool = False, ours: bool = True
+) -> list[Block]:
     """Sort `slots` into blocks of equal setting.
 
     Args:
         slots: what is gathered.
+        many: whether a formula goes over a block many times.
         temporaries: whether a formula needs temporaries as large as its block.
         ours: whether gradients may be overwritten where nothing shares their memory.
     """
     rows = [(slot, local(slot.parameter), local(slot.gradient)) for slot in slots]
     rows = [row for row in rows if row[1].numel() > 0]
     owned = exclusive([gradient for _, _, gradient in rows]) if ours else [False] * len(rows)
-    sizes = Counter[torch.device]()
-    for _, weight, _ in rows:
-        sizes[weight.device] += weight.numel()
-    limits = {device: _limit(device, size, temporaries) for device, size in sizes.items()}
+    limits: dict[torch.device, int] = {}
+    for device in {weight.device for _, weight, _ in rows}:
+        if device.type == "cpu":
+            limits[device] = OWN_CACHE if many else SHARED_CACHE
+        else:
+            size = sum(weight.numel() for _, weight, _ in rows if weight.device == device)
+            limits[device] = max(SMALLEST, size // SHARE) if temporaries else size
     blocks: list[Block] = []
-    current: dict[tuple[object, ...], tuple[Block, int]] = {}
+    current: dict[tuple[object, ...], tuple[Block | None, int]] = {}
     for (slot, weight, gradient), own in zip(rows, owned, strict=True):
         setting = (slot.rho, slot.scaled, own, slot.updates, shards(slot.parameter))
         tensors = [weight, gradient]
@@ -126,20 +132,20 @@ def gather(slots: Iterable[Slot], *, temporaries: bool = False, ours: bool = Tru
             tensors.append(local(slot.memory))
         limit = limits[weight.device]
         key = (weight.device, setting, *[tensor.dtype for tensor in tensors])
+        block, room = current.get(key, (None, 0))
         for piece in _cut(tensors, limit):
             elements = piece[0].numel()
-            block, size = current.get(key, (None, 0))
-            size += elements
-            if block is None or size > limit:
-                block, size = Block(*setting), elements
+            if block is None or elements > room:
+                block, room = Block(*setting), limit
                 blocks.append(block)
-            current[key] = (block, size)
+            room -= elements
             block.w.append(piece[0])
             block.g.append(piece[1])
             if slot.backup is not None:
                 block.b.append(piece[2])
             if slot.memory is not None:
                 block.m.append(piece[-1])
+        current[key] = (block, room)
     return blocks
 
 
@@ -148,13 +154,15 @@ def exclusive(tensors: Sequence[Tensor]) -> list[bool]:
 
     Autograd gives two parameters one gradient, or one that is expanded, where it can.
     """
+    alone = [_is_dense(tensor) for tensor in tensors]
+    if len({tensor.untyped_storage()._cdata for tensor in tensors}) == len(tensors):
+        return alone
     spans = []
     for index, tensor in enumerate(tensors):
-        dense = _is_dense(tensor)
         start = tensor.storage_offset() * tensor.element_size()
         extent = (
             tensor.numel()
-            if dense
+            if alone[index]
             else 1
             + sum(
                 stride * (size - 1)
@@ -162,8 +170,7 @@ def exclusive(tensors: Sequence[Tensor]) -> list[bool]:
             )
         )
         end = start + extent * tensor.element_size()
-        spans.append((tensor.untyped_storage()._cdata, start, end, index, dense))
-    alone = [dense for *_, dense in spans]
+        spans.append((tensor.untyped_storage()._cdata, start, end, index))
     spans.sort()
     last = None
     for span in spans:
@@ -184,12 +191,6 @@ def _is_dense(tensor: Tensor) -> bool:
                 return False
             expected *= size
     return True
-
-
-def _limit(device: torch.device, size: int, temporaries: bool) -> int:
-    if device.type == "cpu":
-        return CACHED
-    return max(SMALLEST, size // SHARE) if temporaries else size
 
 
 def _cut(tensors: list[Tensor], limit: int) -> Iterable[Sequence[Tensor]]:

@@ -12,7 +12,7 @@ from friendly_sam._machinery.groups import MEAN, VARIANCE
 from friendly_sam._machinery.memory import COMPONENT, EMA, PREVIOUS
 from friendly_sam._machinery.reductions import inner_product, squared_norm, total
 from friendly_sam._machinery.scaling import inverse_scale
-from friendly_sam._machinery.tensors import Everywhere
+from friendly_sam._machinery.tensors import Everywhere, Scalar
 from friendly_sam._machinery.warn import warn
 from friendly_sam.ascent import Moved, Outcome, perturb
 from friendly_sam.batchnorm import frozen_statistics
@@ -75,6 +75,7 @@ class Gradients:
         self.memory.forget_all_but(self._kept())
         blocks = gather(
             slots,
+            many=not isinstance(self.optimizer.geometry, Euclidean),
             temporaries=self._temporaries(slots),
             ours=two_passes and not self.descent.needs_gradient,
         )
@@ -251,7 +252,7 @@ class Gradients:
             slots.append(slot)
         blocks = gather(slots, ours=False)
 
-        def products(block: Block) -> tuple[Tensor, ...]:
+        def products(block: Block) -> tuple[Scalar, ...]:
             p, g = block.w, block.g
             return squared_norm(g), inner_product(g, p, block.b), squared_norm(p)
 

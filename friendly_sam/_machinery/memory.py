@@ -71,7 +71,7 @@ class Memory:
         found = []
         for parameter in parameters:
             updates = self.updates.get(parameter, 0)
-            device = local(parameter).device
+            device = parameter.device
             skipped, before = self._skipped.get(device), self._skipped_before.get(parameter)
             key = (device, updates, id(before))
             if key not in shared:
@@ -86,7 +86,7 @@ class Memory:
         """Note that the EMA of `parameters` was offered a gradient; where `gate` is 1, in vain."""
         devices = set()
         for parameter in parameters:
-            device = local(parameter).device
+            device = parameter.device
             if parameter not in self.updates and device in self._skipped:
                 self._skipped_before[parameter] = self._skipped[device]
             self.updates[parameter] = self.updates.get(parameter, 0) + 1

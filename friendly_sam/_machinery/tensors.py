@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -35,25 +35,9 @@ class Tensors(list[Tensor]):
     scratch: list[Tensors] | None = None
     """Memory for the result of the next method that is not in place, instead of new memory."""
 
-    def __getattr__(self, name: str) -> Callable[..., Tensors]:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        in_place = name.endswith("_")
-        if not in_place and self.scratch:
-            memory = self.scratch.pop()
-            torch._foreach_copy_(memory, self)
-            return getattr(memory, f"{name}_")  # type: ignore[no-any-return]
-        try:
-            function = getattr(torch, f"_foreach_{name}")
-        except AttributeError:
-            raise AttributeError(f"a list of tensors has no method {name!r}") from None
+    if TYPE_CHECKING:  # every function of torch that begins with `_foreach_`, see below
 
-        def method(*arguments: Any, **settings: Any) -> Tensors:
-            arguments = tuple(self._like(argument) for argument in arguments)
-            result = function(self, *arguments, **settings)
-            return self if in_place else Tensors(result)
-
-        return method
+        def __getattr__(self, name: str) -> Callable[..., Tensors]: ...
 
     @property
     def dtype(self) -> torch.dtype:
@@ -122,10 +106,10 @@ class Tensors(list[Tensor]):
             fused_step_(self, other, weight, self.skip, decay=1.0)
         return self
 
-    def add_scaled_(self, other: Tensors, scale: Tensor, skip: Tensor | None = None) -> Tensors:
+    def add_scaled_(self, other: Tensors, scale: Scalar, skip: Tensor | None = None) -> Tensors:
         """x ← x + scale y, unless `skip` is 1: where it may be, y may be anything."""
-        if self.device.type == "cpu" and skip is None:
-            torch._foreach_add_(self, other, alpha=scale.item())  # promotes and rounds once
+        if skip is None and not isinstance(scale, Tensor):
+            torch._foreach_add_(self, other, alpha=scale)  # promotes and rounds once
         elif self.dtype == other.dtype:
             fused_step_(self, other, scale, skip)
         else:  # a product in the wider dtype, rounded to that of x
@@ -164,6 +148,25 @@ class Tensors(list[Tensor]):
         return self.mul(other)
 
 
+def _method(name: str) -> Callable[..., Tensors]:
+    function, in_place = getattr(torch, f"_foreach_{name}"), name.endswith("_")
+
+    def method(self: Tensors, *arguments: Any, **settings: Any) -> Tensors:
+        if self.scratch and not in_place:
+            memory = self.scratch.pop().copy_(self)
+            return getattr(memory, f"{name}_")(*arguments, **settings)  # type: ignore[no-any-return]
+        result = function(self, *map(self._like, arguments), **settings)
+        return self if in_place else Tensors(result)
+
+    return method
+
+
+for _function in dir(torch):
+    _name = _function.removeprefix("_foreach_")
+    if _name != _function and not hasattr(Tensors, _name):
+        setattr(Tensors, _name, _method(_name))
+
+
 def fused_step_(
     x: Tensors, y: Tensors, scale: Scalar, skip: Tensor | None, *, decay: float = 0.0
 ) -> None:
@@ -200,23 +203,24 @@ def fused_step_(
 
 
 class Everywhere:
-    """Scalar tensors for every device that asks; to another device they go in one transfer."""
+    """Scalars for every device that asks; tensors go to another device in one transfer."""
 
-    def __init__(self, *scalars: Tensor | None) -> None:
+    def __init__(self, *scalars: Scalar | None) -> None:
         self._scalars = scalars
-        self._on: dict[torch.device, tuple[Tensor | None, ...]] = {}
+        self._tensors = [scalar for scalar in scalars if isinstance(scalar, Tensor)]
+        self._on = {tensor.device: scalars for tensor in self._tensors}
 
     def on(self, device: torch.device) -> tuple[Any, ...]:
         """Return the scalars there; where that is a CPU and they are not, the host waits once."""
-        home = next((scalar.device for scalar in self._scalars if scalar is not None), device)
-        if device == home:
+        if not self._tensors:
             return self._scalars
         if device not in self._on:
-            known = [scalar for scalar in self._scalars if scalar is not None]
             dtype = torch.float64 if device.type != "mps" else torch.float32
-            there = torch.stack([scalar.to(known[0].dtype) for scalar in known]).to(device)
+            one = self._tensors[0].dtype
+            there = torch.stack([tensor.to(one) for tensor in self._tensors]).to(device)
             moved = iter(there.to(dtype).unbind())
             self._on[device] = tuple(
-                None if scalar is None else next(moved).to(scalar.dtype) for scalar in self._scalars
+                next(moved).to(scalar.dtype) if isinstance(scalar, Tensor) else scalar
+                for scalar in self._scalars
             )
         return self._on[device]
