@@ -175,10 +175,13 @@ def entry(name: str, mean: float, *, method: str = "F-SAM", passes: float = 1.0)
     )  # fmt: skip
 
 
+SITUATION = "wrong labels"
+
+
 def record(*entries: Entry) -> TunedRecord:
     """Make a record on wrong labels."""
     return TunedRecord(
-        experiment="cheaper", scale="mini", task="digits", situation="wrong labels",
+        experiment="cheaper", scale="mini", task="digits", situation=SITUATION,
         command="fsam reproduce cheaper", search_seeds=[1000, 1001],
         entries=[entry("SGD", 80.0, method="SGD"), *entries],
     )  # fmt: skip
@@ -187,7 +190,7 @@ def record(*entries: Entry) -> TunedRecord:
 def test_the_answer_is_the_best_that_the_budget_allows() -> None:
     found = record(entry("cheap", 82.0), entry("dear", 85.0, passes=2.0))
     rows = {(row[0], row[1]): row for row in answers([found]).rows}
-    assert rows["wrong labels", "1"][3].startswith("cheap: 82.00")
+    assert rows["wrong labels", "1, 1.1"][3].startswith("cheap: 82.00")
     assert rows["wrong labels", "2"][3].startswith("dear: 85.00")
     assert rows["wrong labels", "2"][5] == "cheap +2.00"
     assert rows["fine-tuning", "any"][3] == "not measured yet"
@@ -199,13 +202,28 @@ def test_what_is_not_tuned_yet_is_named_where_the_budget_would_allow_it() -> Non
     waiting = {"SGD, longer": 2.0, "slow": 3.0}
     found = dataclasses.replace(record(entry("cheap", 82.0)), waiting=waiting)
     rows = {row[1]: row for row in answers([found]).rows if row[0] == "wrong labels"}
-    assert [rows[budget][6] for budget in ("1", "1.1", "2")] == ["-", "-", "SGD, longer"]
+    assert {budget: row[6] for budget, row in rows.items()} == {"1, 1.1": "-", "2": "SGD, longer"}
+
+
+def test_a_task_within_another_is_told_once_and_a_budget_that_nothing_fits_not_at_all() -> None:
+    wide = record(entry("dear", 85.0, passes=2.0), entry("dearer", 86.0, passes=2.0))
+    narrow = dataclasses.replace(wide, task="digits, 60 %", entries=wide.entries[:2])
+    again = dataclasses.replace(wide, task="digits, the same")
+    other = dataclasses.replace(record(entry("dear", 81.0, passes=2.0)), task="letters")
+    rows = [row[1:4] for row in answers([narrow, wide, again, other]).rows if row[0] == SITUATION]
+    assert [row[:2] for row in rows] == [["2", "mini: digits"], ["2", "mini: letters"]]
+
+
+def test_many_that_are_better_are_counted() -> None:
+    found = record(*(entry(str(number), 90.0 - number) for number in range(8)))
+    (row,) = [row for row in answers([found]).rows if row[0] == SITUATION]
+    assert row[5] == "1 +9.00, 2 +8.00, 3 +7.00, 4 +6.00, and 3 more"
 
 
 def test_where_nothing_beats_the_base_optimizer_it_says_so() -> None:
     found = record(entry("worse", 79.0), entry("SGD, longer", 90.0, method="SGD", passes=2.0))
     rows = {row[1]: row for row in answers([found]).rows if row[0] == "wrong labels"}
-    assert rows["1"][3].startswith("nothing beats the tuned SGD (80.00")
+    assert rows["1, 1.1"][3].startswith("nothing beats the tuned SGD (80.00")
     assert rows["2"][3].startswith("nothing beats the tuned SGD, longer")
     assert "stay with SGD" in sentence([found])
     rival, _ = better_ones(found, 2.0)

@@ -28,6 +28,9 @@ from friendly_sam.lab.report.tables import Table, markdown_table
 
 BUDGETS = (1.0, 1.1, 2.0)
 """Passes over the training images, times SGD's."""
+SHOWN = 4
+"""Of the methods that beat the base optimizer too."""
+OPEN = "not measured yet"
 SITUATIONS = ("training from scratch", "fine-tuning", "wrong labels")
 MARK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 PAGE = "which-method.md"
@@ -57,7 +60,16 @@ def tasks(records: Iterable[TunedRecord]) -> list[TunedRecord]:
         waiting = {**(known.waiting if known else {}), **record.waiting}
         waiting = {name: cost for name, cost in waiting.items() if name not in done}
         found[key] = replace(record, entries=entries, waiting=waiting)
-    return list(found.values())
+    every = list(found.values())
+    return [r for r in every if not any(_contains(other, r) for other in every if other is not r)]
+
+
+def _contains(whole: TunedRecord, part: TunedRecord) -> bool:
+    """Whether another task has all runs of one, and more, or the same under a shorter name."""
+    runs, others = ({e.name: e.last for e in record.entries} for record in (whole, part))
+    if not others.items() <= runs.items():
+        return False
+    return len(runs) > len(others) or len(whole.task) < len(part.task)
 
 
 def affordable(record: TunedRecord, budget: float) -> tuple[Entry | None, list[Entry]]:
@@ -85,12 +97,21 @@ def answers(records: Sequence[TunedRecord]) -> Table:
     for situation in SITUATIONS:
         here = [record for record in tasks(records) if record.situation == situation]
         if not here:
-            rows.append([situation, "any", "-", "not measured yet", "", "", ""])
+            rows.append([situation, "any", "-", OPEN, "", "", ""])
         for record in here:
-            rows += [_answer(record, budget) for budget in BUDGETS]
+            rows += _merged([_answer(record, budget) for budget in BUDGETS])
     header = ["situation", "budget", "measured on", "answer", "lead over it", "also better"]
     header.append("not measured yet")
     return Table(header=header, rows=rows)
+
+
+def _merged(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Join budgets that have one answer, and leave out those that nothing was made for."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for situation, budget, *rest in rows:
+        if rest[1:] != [OPEN, "", "", "-"]:
+            found.setdefault((situation, *rest), []).append(budget)
+    return [[key[0], ", ".join(budgets), *key[1:]] for key, budgets in found.items()]
 
 
 def _answer(record: TunedRecord, budget: float) -> list[str]:
@@ -98,7 +119,7 @@ def _answer(record: TunedRecord, budget: float) -> list[str]:
     start = [record.situation, f"{budget:g}", f"{record.scale}: {record.task}"]
     missing = _missing(record, budget) or "-"
     if rival is None or not found:
-        return [*start, "not measured yet", "", "", missing]
+        return [*start, OPEN, "", "", missing]
     better = [lead for lead in found if lead.verdict == "better"]
     if not better:
         nearest = found[0]
@@ -107,7 +128,8 @@ def _answer(record: TunedRecord, budget: float) -> list[str]:
     best = better[0]
     words = f"{best.entry.name}: {with_interval(best.entry.last)} % against "
     words += f"{with_interval(rival.last)} % of the tuned {rival.name}"
-    others = ", ".join(f"{lead.entry.name} {lead.difference.mean:+.2f}" for lead in better[1:])
+    others = ", ".join(f"{x.entry.name} {x.difference.mean:+.2f}" for x in better[1 : 1 + SHOWN])
+    others += f", and {len(better) - 1 - SHOWN} more" if len(better) > 1 + SHOWN else ""
     return [*start, words, str(best), others or "nothing else", missing]
 
 
@@ -132,7 +154,9 @@ def sentence(records: Sequence[TunedRecord], budget: float = 1.1) -> str:
             text += f"{best.entry.name}: {best}, in points."
         missing = _missing(record, budget)
         text += f" Not measured yet: {missing}." if missing else ""
-        lines.append(f"With a budget of {budget:g} times SGD's passes, {where}: {text}")
+        lines.append(
+            f"With a budget of {budget:g} times the base optimizer's passes, {where}: {text}"
+        )
     return "\n\n".join(lines) or "Not measured yet."
 
 
