@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from friendly_sam.lab.cli.parser import Parser, above_zero, whole
+from friendly_sam.lab.counting import counted
 
 MEASUREMENTS = ("sharpness.json", "landscape.json")
 EXAMPLE = """\
@@ -77,7 +78,8 @@ def run(arguments: Sequence[str]) -> int:
         print(plain_table(table), end="\n\n")
     for text in (LEGEND, lead, *[f"Skipped: {folder}" for folder in found_runs.skipped]):
         print(textwrap.fill(text, WIDTH), end="\n\n")
-    print(f"Page: {paths[0]} (figures beside it: {len(paths) - 1})")
+    figures = counted(sum(path.suffix == ".svg" for path in paths), "figure")
+    print(f"Page: {paths[0]} (beside it: {figures} as SVG and PNG)")
     return 0
 
 

@@ -2,7 +2,8 @@
 
     python -m friendly_sam.lab.paper.publish runs/reproduce/mini docs
 
-replaces `docs/results/mini` and makes the tables of `docs/which-method.md` again.
+replaces `docs/results/mini`, and makes the tables of `docs/which-method.md` and README's picture
+again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 from friendly_sam.lab.files import delete
+from friendly_sam.lab.paper import headline
 from friendly_sam.lab.paper.reproduction_folder import read_requests
 from friendly_sam.lab.paper.which_method import refresh
 
@@ -32,6 +34,7 @@ def publish(folder: Path, docs: Path) -> Path:
         if f"\n## {path.stem}\n" in page:
             shutil.copyfile(path, target / path.name)
     refresh(docs)
+    headline.refresh(docs)
     return target
 
 

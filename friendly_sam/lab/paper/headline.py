@@ -1,0 +1,91 @@
+"""The picture of README: what SAM and F-SAM gain over a base optimizer that was tuned alike.
+
+    python -m friendly_sam.lab.paper.headline docs
+
+reads `docs/results/**/*.json` and draws `docs/results/headline.svg`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from friendly_sam.lab.paper.comparisons import Against, compare
+from friendly_sam.lab.paper.tuned_record import TunedRecord, read_records
+from friendly_sam.lab.plotting.canvas import legend_below, title, write_figure
+from friendly_sam.lab.plotting.palette import Ink, method_look
+
+SOURCES = ("mini/table1.json", "mini/table6.json", "real/transfer-noise.json")
+METHODS = ("SAM", "F-SAM")
+FILE = "headline.svg"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One task, and the leads of the methods on it."""
+
+    label: str
+    leads: tuple[Against, ...]
+
+
+def lines(records: Sequence[TunedRecord]) -> list[Line]:
+    """Return the leads of each task, corrected for their number within an experiment's table."""
+    found: dict[str, Line] = {}
+    for experiment in dict.fromkeys(record.experiment for record in records):
+        own = [r for r in records if r.experiment == experiment and r.entries]
+        pairs = [(e, r.entries[0]) for r in own for e in r.entries if e.name in METHODS]
+        leads = compare(pairs)
+        for record in own:
+            mine = tuple(a for a in leads if any(a.entry is entry for entry in record.entries))
+            base = record.entries[0].name
+            label = f"{record.task}\nover {base}, n = {len(record.entries[0].last)}"
+            if mine:
+                runs = " ".join(str(lead.entry.last) for lead in mine)
+                found.pop(runs, None)  # of two experiments that share runs, the later tells them
+                found[runs] = Line(label, mine)
+    return list(found.values())
+
+
+def draw(shown: Sequence[Line], path: Path) -> None:
+    """Draw a line per task: points with 95 % intervals, filled where they are significant."""
+
+    def paint(all_axes: Sequence[Any], ink: Ink) -> None:
+        (axes,) = all_axes
+        for row, line in enumerate(shown):
+            for lead in line.leads:
+                place = METHODS.index(lead.entry.name)
+                look = method_look(lead.entry.name)
+                assert look is not None
+                mean, colour = lead.difference.mean, ink.colours[look.colour]
+                axes.errorbar(
+                    mean, row + 0.24 * (place - 0.5), xerr=mean - lead.difference.low,
+                    color=colour, marker=look.marker, markersize=7, capsize=3, linestyle="none",
+                    markerfacecolor="none" if lead.verdict.startswith("no") else colour,
+                    label=lead.entry.name if row == 0 else None,
+                )  # fmt: skip
+        axes.axvline(0, color=ink.text, linewidth=1)
+        axes.set_yticks(range(len(shown)), [line.label for line in shown], fontsize=9)
+        axes.set_ylim(len(shown) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("points of test accuracy, 95 % intervals (filled: significant)")
+        title(axes, "Lead over the tuned base optimizer")
+        legend_below(axes, METHODS)
+
+    write_figure(paint, path, ("svg",), size=(8.0, 0.55 * len(shown) + 1.6))
+
+
+def refresh(docs: Path) -> Path:
+    """Draw the picture again; return its path."""
+    folder = docs / "results"
+    files = [folder / name for name in SOURCES if (folder / name).is_file()]
+    shown = lines([record for path in files for record in read_records(path)])
+    if shown:
+        draw(shown, folder / FILE)
+    return folder / FILE
+
+
+if __name__ == "__main__":
+    print(refresh(Path(sys.argv[1] if len(sys.argv) > 1 else "docs")))
