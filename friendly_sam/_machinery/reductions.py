@@ -103,7 +103,9 @@ def _added(rows: list[Sequence[Scalar]], count: int, device: torch.device) -> Te
     tensors = [torch.stack(list(row)) for row in rows if isinstance(row[0], Tensor)]  # type: ignore[arg-type]
     if known or not tensors:
         totals = [sum(column) for column in zip(*known, strict=True)] or [0.0] * count
-        tensors.append(torch.stack([torch.full((), x, dtype=_widest(device)) for x in totals]))
+        tensors.append(
+            torch.stack([torch.full((), x, dtype=_widest(device), device="cpu") for x in totals])
+        )
     return _sum([one.to(device, _widest(device), non_blocking=True) for one in tensors])
 
 

@@ -85,11 +85,11 @@ def test_the_paper_scale_is_the_published_recipe():
             assert run.method.rho == radius
 
 
-def test_mini_fits_into_80_minutes_of_a_core():
+def test_mini_fits_into_two_hours_of_a_core():
     runs = {run for row in EXPERIMENTS.values() for run in row.runs("mini")}
     tuned = [row.tuning for row in EXPERIMENTS.values() if row.tuning is not None]
     runs |= {run for tuning in tuned for run in tuning.expected_runs("mini")}
-    assert estimate(runs, workers=1) < 80 * 60
+    assert estimate(runs, workers=1) < 120 * 60
 
 
 def test_an_unknown_row_is_answered_with_the_nearest():

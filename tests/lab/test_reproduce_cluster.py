@@ -19,7 +19,7 @@ def test_jobs_do_what_workers_do_and_one_that_fails_is_told(tiny, tmp_path, caps
         assert "unknown model" in str(wrong.error)
         assert right.error is None
         assert run_state(right.folder) == "finished"
-    assert "1 runs are finished, submitting 1" in capsys.readouterr().out
+    assert "1 run finished already, submitting 1" in capsys.readouterr().out
 
 
 def test_without_submitit_the_way_out_is_named(monkeypatch, tmp_path):

@@ -75,6 +75,7 @@ def test_a_killed_worker_takes_one_run_with_it(tiny: Tiny) -> None:
 
 def test_ctrl_c_leaves_everything_resumable(tmp_path: Path) -> None:
     script = """
+import signal
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
@@ -82,6 +83,7 @@ from lab_runs import tiny_config
 from friendly_sam.lab.runner import pool
 from friendly_sam.lab.runner.pool import run_all
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored behind a shell's `&`
     root = Path(sys.argv[1])
     run_all([tiny_config(root / str(s), seed=s, epochs=5000) for s in range(2)], workers=1)
 """

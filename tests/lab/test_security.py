@@ -95,7 +95,9 @@ def test_a_batch_that_might_not_fit_is_counted(name: str, monkeypatch: pytest.Mo
     weights = count_weights(name, 10, image)
     batch = 2 + 4 * weights // (3 * 32 * 32)  # takes more than the weights do
     monkeypatch.setattr(memory, "available", lambda: 16 * weights)
-    with pytest.raises(LabError, match=rf"a batch of {batch} images of 32x32 in {name} would take"):
+    with pytest.raises(
+        LabError, match=rf"a batch of {batch:,} images of 32x32 in {name} would take"
+    ):
         check_memory(name, 10, image, batch)
     assert count_outputs(name, 10, image) < GROWTH * 3 * 32 * 32
 

@@ -214,7 +214,7 @@ def test_the_split_is_left_as_it_was(digits: ImageData) -> None:
         ({"world": 0}, "world must be at least 1, got 0"),
         ({"workers": -1}, "workers must be at least 0, got -1"),
         ({"batch_size": 5, "world": 2}, "batch_size must be a multiple of world = 2, got 5"),
-        ({"batch_size": 202, "world": 2}, "1 images for 2 processes"),
+        ({"batch_size": 202, "world": 2}, "1 image for 2 processes"),
     ],
 )
 def test_bad_arguments_get_one_line(
@@ -241,7 +241,7 @@ def test_a_start_outside_the_epoch_is_refused(digits: ImageData, start: int) -> 
 
 
 def test_a_split_with_a_label_too_few_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 images, 2 labels"):
+    with pytest.raises(ValueError, match="images: 3, labels: 2"):
         Split(images=torch.zeros(3, 1, 8, 8), labels=torch.zeros(2), clean_labels=torch.zeros(3))
 
 
