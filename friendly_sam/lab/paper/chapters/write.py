@@ -107,8 +107,9 @@ def _records(book: Book) -> str:
                 "seed": run.config.seed,
                 **{name: round(value, 4) for name, value in run.metrics[-1].items()},
                 "train_seconds": round(sum(run.series("seconds")), 2),
-                "commit": run.environment.get("starts", [{}])[-1].get("commit"),
-            }
+                "commit": str(run.environment.get("starts", [{}])[-1].get("commit"))[:12],
+            },
+            separators=(",", ":"),
         )
         for found in book.chapters
         for run in found.runs
