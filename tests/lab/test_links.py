@@ -22,6 +22,7 @@ from friendly_sam.lab.files import (
     write_atomically,
 )
 from friendly_sam.lab.records.claim import LOCK
+from friendly_sam.lab.records.events import Events
 from friendly_sam.lab.records.measured_once import measured_once
 from friendly_sam.lab.training.trainer import train
 
@@ -205,7 +206,43 @@ def test_all_writers_of_the_lab_go_through_one_file(path: Path) -> None:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         modes = [a.value for a in node.args if isinstance(a, ast.Constant) and type(a.value) is str]
         to_buffer = name == "savefig" and ast.unparse(node.args[0]) == "buffer"
-        to_proc = ast.unparse(node).startswith("open('/proc/")
+        to_system = ast.unparse(node).startswith(("open('/proc/", "open(os.devnull,"))
         assert name not in WRITES or to_buffer, ast.unparse(node)
         opens = name == "open" and any(set(mode) & set("wax+") and len(mode) < 4 for mode in modes)
-        assert not opens or to_proc, ast.unparse(node)
+        assert not opens or to_system, ast.unparse(node)
+
+
+def test_overwrite_deletes_links_and_not_what_they_lead_to(cut: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (cut / "checkpoints").rename(elsewhere)
+    (cut / "checkpoints").symlink_to(elsewhere)
+    before = {path: path.read_bytes() for path in elsewhere.iterdir()}
+    train(tiny_config(cut, epochs=1), overwrite=True)
+    assert {path: path.read_bytes() for path in elsewhere.iterdir()} == before
+    assert not (cut / "checkpoints").is_symlink()
+
+
+def test_output_at_a_dangling_link_or_below_a_file_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "file").write_text("mine")
+    for name, reason in (
+        ("dangling", "dangling is a link, which is not followed"),
+        ("dangling/run", "dangling is a link to nothing"),
+        ("file/run", "is below .*file, a file, not a folder"),
+    ):
+        with pytest.raises(LabError, match=reason):
+            train(tiny_config(tmp_path / name))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_fifo_with_a_reader_and_a_linked_folder_of_events_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)  # so that it can be opened
+    with pytest.raises(LabError, match="fifo is not a regular file"):
+        open_to_append(tmp_path / "fifo")
+    os.close(reader)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "tensorboard").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LabError, match="tensorboard is a link, which is not followed"):
+        Events(tmp_path / "tensorboard", 0)
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -144,3 +144,33 @@ def test_two_runs_cannot_share_a_folder(tiny: Tiny) -> None:
     configs: list[Any] = [tiny("a"), tiny("a", seed=1)]
     with pytest.raises(LabError, match="several runs have the same output folder"):
         run_all(configs)
+
+
+def test_a_worker_that_is_done_when_its_parent_has_gone_says_nothing(tiny: Tiny) -> None:
+    config, handler = tiny(epochs=1), signal.getsignal(signal.SIGINT)
+    train(config)
+    parent, worker = multiprocessing.Pipe()
+    parent.send(config)
+    parent.close()
+    try:
+        pool._work(worker, 1)  # there is nothing to do, and nobody to tell
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert read_run(Path(str(config.output))).finished
+
+
+def test_a_command_whose_reader_has_gone_ends_without_a_word(tmp_path: Path) -> None:
+    words = "--preset digits-mlp-fsam --epochs 1 --engine.threads 1 --output run"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "friendly_sam.lab", "train", *words.split()],
+        cwd=tmp_path,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert run_state(tmp_path / "run") == "running"

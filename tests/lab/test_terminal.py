@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -21,6 +24,27 @@ def test_escape_sequences_never_reach_the_terminal(capsys: pytest.CaptureFixture
     out, error = capsys.readouterr()
     assert out == "a\\x1b]0;title\\x07b\n"
     assert error == "fsam: warning: two lines \\x1b[2J\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_gone_is_no_error_to_tell(unbuffered: str) -> None:
+    """As in `fsam --help | true`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "friendly_sam.lab", "--help"],
+        stdout=writer, stderr=subprocess.PIPE, timeout=60,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_closed_stdout_is_no_error() -> None:
+    """As in `fsam --help >&-`."""
+    command = [sys.executable, "-m", "friendly_sam.lab", "--help"]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "-", *command], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,9 @@ def program() -> NoReturn:
     lets go of a tensor meanwhile aborts a run that is done and written
     (https://github.com/pytorch/pytorch/pull/179291).
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `>&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (to the end of the process)
     code = main()
     if _several():
         sys.stdout.flush()
@@ -63,7 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _answered(arguments: Sequence[str]) -> int:
     try:
         torchrun.rank()
-        return _dispatch(arguments)
+        try:
+            return _dispatch(arguments)
+        finally:
+            sys.stdout.flush()  # a reader that has gone is noticed here, not when Python exits
     except KeyboardInterrupt:
         return _say("interrupted; what was written so far can be resumed", 130)
     except Stopped:
