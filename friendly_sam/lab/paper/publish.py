@@ -2,40 +2,80 @@
 
     python -m friendly_sam.lab.paper.publish runs/reproduce/mini docs
 
-replaces `docs/results/mini`, and makes the tables of `docs/which-method.md` and README's picture
-again.
+puts the experiments of that folder into `docs/results/mini`, in the place of what was there of
+them; those that the folder does not have stay as they were. Then it makes the tables of
+`docs/which-method.md` and README's picture again.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
 
-from friendly_sam.lab.files import delete
+from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.paper import headline
+from friendly_sam.lab.paper.experiments import EXPERIMENTS
 from friendly_sam.lab.paper.reproduction_folder import read_requests
 from friendly_sam.lab.paper.which_method import refresh
 
+_CHAPTER = re.compile(r"^## (?=\S+$)", re.MULTILINE)
+_VERDICT = re.compile(r"^\| \[(\S+)\]\(#.*\n", re.MULTILINE)
+_FIGURE = re.compile(r"\]\((figures/[^)]+)\)")
+_FOOT = "\n---\n"
+
 
 def publish(folder: Path, docs: Path) -> Path:
-    """Replace the results of a scale; return their folder."""
+    """Replace the experiments of a folder in the results of its scale; return where they are."""
     scale = str(read_requests(folder)["scale"])
     target = docs / "results" / scale
-    delete(target)
-    (target / "figures").mkdir(parents=True)
-    shutil.copyfile(folder / "results.md", target / "README.md")
-    shutil.copyfile(folder / "records.jsonl", target / "records.jsonl")
-    page = (folder / "results.md").read_text(encoding="utf-8")
-    for path in sorted((folder / "figures").glob("*.svg")):
-        if f"figures/{path.name}" in page:
-            shutil.copyfile(path, target / "figures" / path.name)
-    for path in sorted(folder.glob("*.json")):
-        if f"\n## {path.stem}\n" in page:
-            shutil.copyfile(path, target / path.name)
+    (target / "figures").mkdir(parents=True, exist_ok=True)
+    new, old = _text(folder / "results.md"), _text(target / "README.md")
+    page = merged(old, new)
+    for path in _FIGURE.findall(new):
+        shutil.copyfile(folder / path, target / path)
+    for name in chapters(new):
+        if (folder / f"{name}.json").is_file():
+            shutil.copyfile(folder / f"{name}.json", target / f"{name}.json")
+    lines = (_text(target / "records.jsonl") + _text(folder / "records.jsonl")).splitlines()
+    by_run = {line.split(",", 1)[0]: line for line in lines}
+    shown = [line for _, line in sorted(by_run.items()) if line.split('"')[3] in page]
+    write_atomically(target / "records.jsonl", "".join(f"{line}\n" for line in shown))
+    write_atomically(target / "README.md", page)
+    for path in (target / "figures").iterdir():
+        if f"figures/{path.name}" not in page:
+            path.unlink()
     refresh(docs)
     headline.refresh(docs)
     return target
+
+
+def chapters(page: str) -> dict[str, str]:
+    """Return the text of each experiment on a page."""
+    parts = _CHAPTER.split(page.rpartition(_FOOT)[0])[1:]
+    return {part.split("\n", 1)[0]: part.rstrip() for part in parts}
+
+
+def merged(old: str, new: str) -> str:
+    """Return the new page with the experiments that only the old one has."""
+    texts = {**chapters(old), **chapters(new)}
+    order = [name for name in EXPERIMENTS if name in texts]
+    own = set(chapters(new))
+    verdicts: dict[str, list[str]] = {name: [] for name in order}
+    for page, wanted in ((old, set(order) - own), (new, own)):
+        for row in _VERDICT.finditer(page):
+            if row[1] in wanted:
+                verdicts[row[1]].append(row[0])
+    head = _VERDICT.sub("", _CHAPTER.split(new)[0]).rstrip()
+    rows = "".join(row for name in order for row in verdicts[name])
+    foot = new.rpartition(_FOOT)[2]
+    body = "".join(f"\n## {texts[name]}\n" for name in order)
+    return f"{head}\n{rows}{body}{_FOOT}{foot}"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 if __name__ == "__main__":
