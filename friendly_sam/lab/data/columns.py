@@ -87,13 +87,18 @@ def _is_binary(kind: Any) -> bool:
 
 
 def _label_column(schema: Any, features: dict[str, dict[str, Any]], where: str) -> str:
-    """Find the labels: a usual name first (CIFAR-100 and Pets have two kinds), else by type."""
+    """Find the labels: a usual name first (CIFAR-100 and Pets have two kinds), else by type.
+
+    A usual name of another type comes last, to be refused by it.
+    """
+    import pyarrow as pa
+
     named = [name for name in schema.names if features.get(name, {}).get("_type") == "ClassLabel"]
-    for name in LABEL_COLUMNS:
+    usual = [name for name in LABEL_COLUMNS if schema.names.count(name) == 1]
+    whole = [name for name in usual if pa.types.is_integer(schema.field(name).type)]
+    for name in (*whole, *named[:1], *usual):
         if schema.names.count(name) == 1:
-            return name
-    if named and schema.names.count(named[0]) == 1:
-        return str(named[0])
+            return str(name)
     raise ValueError(f"no label column in {where!r}: its columns are {list(schema.names)}")
 
 

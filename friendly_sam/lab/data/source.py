@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from friendly_sam._machinery.install import how_to_install
-from friendly_sam.lab.data.columns import IMAGE_COLUMNS, LABEL_COLUMNS, find_columns
+from friendly_sam.lab.data.columns import find_columns
 from friendly_sam.lab.data.dataset import Encoded
 from friendly_sam.lab.data.folders import SUFFIXES, class_folders, image_files
 from friendly_sam.lab.data.network import no_retries_without_a_network
@@ -179,14 +179,12 @@ def _open_image_folders(root: Path, folders: dict[str, Path]) -> dict[str, Sourc
 
 def _source(table: Any, where: str) -> Source:
     datasets = _datasets()
-    image, label = _image_column(table, where), _label_column(table, where)
-    feature = table.features[label]
-    names = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
-    table = table.cast_column(image, datasets.Image(decode=False))
+    columns = find_columns(table.features.arrow_schema, where)
+    table = table.cast_column(columns.image, datasets.Image(decode=False))
     return Source(
-        rows=ImageColumn(table, image),
-        labels=_labels(table, label, where),
-        class_names=names,
+        rows=ImageColumn(table, columns.image),
+        labels=_labels(table, columns.label, where),
+        class_names=columns.class_names,
         root=Path(datasets.config.HF_CACHE_HOME),
     )
 
@@ -196,38 +194,6 @@ def _labels(table: Any, name: str, where: str) -> Tensor:
     if column.null_count:
         raise ValueError(f"column {name!r} of {where!r} has rows without a label")
     return torch.from_numpy(column.to_numpy().copy()).to(torch.int64)
-
-
-def _image_column(table: Any, where: str) -> str:
-    """Find the images by their feature type; else bytes under a usual name."""
-    datasets = _datasets()
-    images = [name for name, f in table.features.items() if isinstance(f, datasets.Image)]
-    if images:
-        return str(images[0])
-    for name in IMAGE_COLUMNS:
-        feature = table.features.get(name)
-        if (isinstance(feature, dict) and "bytes" in feature) or (
-            isinstance(feature, datasets.Value) and feature.dtype == "binary"
-        ):
-            return name
-    raise ValueError(f"no image column in {where!r}: its columns are {list(table.features)}")
-
-
-def _label_column(table: Any, where: str) -> str:
-    """Find the labels: a usual name first (CIFAR-100 and Pets have two kinds), else by type."""
-    datasets = _datasets()
-    named = [name for name, f in table.features.items() if isinstance(f, datasets.ClassLabel)]
-    whole = [
-        name
-        for name, f in table.features.items()
-        if isinstance(f, datasets.Value) and f.dtype.startswith(("int", "uint"))
-    ]
-    for name in LABEL_COLUMNS:
-        if name in named or name in whole:
-            return name
-    if named:
-        return str(named[0])
-    raise ValueError(f"no label column in {where!r}: its columns are {list(table.features)}")
 
 
 def _first_line(error: BaseException) -> str:
