@@ -184,3 +184,34 @@ def test_what_cannot_be_searched_is_refused(
 def test_the_base_optimizer_has_no_radius_to_search(tiny: Tiny) -> None:
     assert list(default_space(tiny(method={"name": "base"}))) == ["base.lr", "base.weight_decay"]
     assert "method.rho" in default_space(tiny())
+
+
+LINES = ["garbage", "[" * 100_000, "[1]", '{"op_code": ' + "9" * 400 + "}", "\xff"]
+
+
+@pytest.mark.parametrize("line", LINES, ids=["text", "deep", "list", "huge", "bytes"])
+def test_a_journal_of_others_is_one_line(line: str, tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).write_text(f"{line}\n", encoding="latin-1")
+    with pytest.raises(LabError, match=rf"{JOURNAL} is damaged: delete it") as refusal:
+        tune(score, SPACE, trials=2, folder=tmp_path)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_trial_that_the_search_did_not_make_is_one_line(tmp_path: Path) -> None:
+    open_study(tmp_path / JOURNAL, "tune").ask()
+    with pytest.raises(LabError, match=rf"{JOURNAL} is damaged: delete it"):
+        tune(score, SPACE, trials=2, folder=tmp_path)
+
+
+def test_a_search_where_nothing_can_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / JOURNAL)
+    for name, reason in (
+        ("file/below", "is below .*file, a file, not a folder"),
+        ("link/below", "link is a link to nothing"),
+        ("folder", f"{JOURNAL} is not a regular file"),
+    ):
+        with pytest.raises(LabError, match=reason):
+            tune(score, SPACE, trials=2, folder=tmp_path / name)

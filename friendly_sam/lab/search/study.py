@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from friendly_sam.lab.files import open_to_append, try_lock
+from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.files import check_writable, open_to_append, try_lock
 from friendly_sam.lab.search.space import Choice, Range, Settings, Space, distributions, optuna
 
 if TYPE_CHECKING:
@@ -24,15 +25,26 @@ Scored = tuple[Settings, float]
 def open_study(path: Path, name: str) -> Study:
     """Return a study of a journal, made if it is not there; higher values are better."""
     package = optuna()
+    check_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     open_to_append(path).close()  # refuses a link
     lock = _Lock(path.with_name(f"{path.name}.lock"))
     backend = package.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
-    storage = package.storages.JournalStorage(backend)
-    found: Study = package.create_study(
-        storage=storage, study_name=name, direction="maximize", load_if_exists=True
-    )
+    try:
+        storage = package.storages.JournalStorage(backend)
+        found: Study = package.create_study(
+            storage=storage, study_name=name, direction="maximize", load_if_exists=True
+        )
+    except (LabError, OSError):
+        raise
+    except Exception as error:  # whatever Optuna makes of a line that it did not write
+        raise damaged(path) from error
     return found
+
+
+def damaged(path: Path) -> LabError:
+    """Return the error of a journal that holds no search of ours."""
+    return LabError(f"{path} is damaged: delete it, or choose another folder")
 
 
 class _Lock:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import open_to_append, try_lock
 from friendly_sam.lab.search.space import Settings, Space, around, at_edge, optuna, points
-from friendly_sam.lab.search.study import JOURNAL, create_trial, importance, open_study
+from friendly_sam.lab.search.study import JOURNAL, create_trial, damaged, importance, open_study
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -120,7 +120,7 @@ def _do(
 ) -> list[Trial]:
     """Try points until all have been, by this process or another."""
     while True:
-        done = _done(study)
+        done = _done(study, folder)
         todo = [number for number in range(len(wanted)) if number not in done]
         if not todo:
             return [done[number] for number in range(len(wanted))]
@@ -138,7 +138,7 @@ def _take(
 ) -> bool:
     """Try a point unless another process does; whether it was done here."""
     with _claimed(folder / f".trial-{number}") as ours:
-        if not ours or number in _done(study):
+        if not ours or number in _done(study, folder):
             return False
         try:
             value: float | None = float(objective(dict(settings)))
@@ -148,13 +148,16 @@ def _take(
     return True
 
 
-def _done(study: Study) -> dict[int, Trial]:
+def _done(study: Study, folder: Path) -> dict[int, Trial]:
     """Return the trials that have ended, by the number of their point."""
     ended: dict[int, Trial] = {}
     for trial in study.get_trials(deepcopy=False):
-        settings = json.loads(trial.user_attrs["settings"])
+        try:
+            point, settings = trial.user_attrs["point"], json.loads(trial.user_attrs["settings"])
+        except (KeyError, ValueError, TypeError) as error:  # a trial that `tune` did not make
+            raise damaged(folder / JOURNAL) from error
         value = trial.value if trial.state == optuna().trial.TrialState.COMPLETE else None
-        ended.setdefault(trial.user_attrs["point"], Trial(settings=settings, value=value))
+        ended.setdefault(point, Trial(settings=settings, value=value))
     return ended
 
 
