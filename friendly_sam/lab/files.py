@@ -107,6 +107,8 @@ def open_to_append(path: Path) -> BinaryIO:
     except OSError as error:
         if path.is_symlink():
             raise LabError(f"{path} is a link, which is not followed: delete it") from error
+        if path.exists() and not path.is_file():
+            raise LabError(f"{path} is not a regular file") from error
         raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)

@@ -25,6 +25,13 @@ def available() -> int | None:
     return max(0, min(found)) if found else None
 
 
+def total() -> int | None:
+    """Return the bytes of memory that the machine has; `None` where the system does not say."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
 def fits(need: int, *, share: float = 1.0) -> bool:
     """Whether so many bytes are free, or the system does not say."""
     free = available()
@@ -59,9 +66,7 @@ def _of_machine() -> int | None:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
+    return total()
 
 
 def _of_group() -> int | None:

@@ -69,7 +69,7 @@ def records(material: Path) -> st.SearchStrategy[Callable[[Path], list[str]]]:
         _input,
         st.just(material),
         st.sampled_from(["cut", "finished"]),
-        st.lists(change, min_size=1, max_size=2),
+        st.lists(change, min_size=1, max_size=2, unique_by=lambda one: one[0]),
         st.sampled_from(COMMANDS),
         st.booleans(),
     )

@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[float, Callable[[Path], st.SearchStrategy[Callable[[Path]
 
 ENDINGS = {0: "went on", 2: "refused, one line", 1: "failed, one line"}
 COLUMNS = ("tried", "in a fresh process too", *ENDINGS.values(), "wrong")
+HEADER = f"| bad input | {' | '.join(COLUMNS)} |"
 FRESH_EVERY = 400
 """One input of so many is tried in a fresh process too, which must end alike."""
 
@@ -140,10 +141,9 @@ def main() -> int:
             count = max(1, round(options.count * KINDS[kind][0]))
             end = began + options.seconds * given
             attack(kind, count, options.seed, material, Path(name, "place"), table, end)
-    header = f"| bad input | {' | '.join(COLUMNS)} |"
-    print(header, *table.rows(), sep="\n")
-    if options.page:
-        publish(options.page, "bad inputs", header, table.rows())
+            if options.page:
+                publish(options.page, "bad inputs", HEADER, table.rows())
+    print(HEADER, *table.rows(), sep="\n")
     print(f"{time.monotonic() - began:.0f} s, seed {options.seed}")
     return int(bool(table.wrong))
 

@@ -21,6 +21,7 @@ from friendly_sam.lab.bench.step import SGD, measure_step
 from friendly_sam.lab.bench.targets import COPIES, WITHIN, targets
 from friendly_sam.lab.bench.timing import take_turns
 from friendly_sam.lab.cli import main
+from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.statistics import log_slope, ratio, spread
 
 
@@ -222,3 +223,10 @@ def test_help_shows_examples(capsys):
         main(["bench", "--help"])
     assert "fsam bench arithmetic --networks resnet18" in capsys.readouterr().out
     assert not Path("bench").exists()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", '{"parts": ' + "9" * 400 + "}", "{}"])
+def test_a_file_of_measurements_that_is_damaged_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bench.json").write_text(text)
+    with pytest.raises(LabError, match="is damaged or of another version: delete it"):
+        report.read(tmp_path)

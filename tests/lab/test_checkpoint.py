@@ -4,6 +4,7 @@ import random
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.training.checkpoints import (
     Checkpoints,
     DamagedCheckpointError,
+    fingerprint,
     load_weights,
     read,
     write,
@@ -208,3 +210,19 @@ def test_a_run_of_0_1_gives_its_weights_and_is_not_gone_on_with(tmp_path: Path) 
     with pytest.raises(LabError, match=r"last\.pt is of friendly-sam 0\.1.*--overwrite") as caught:
         Checkpoints(folder).load()
     assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_larger_than_the_memory_is_refused_unread(tmp_path: Path) -> None:
+    last = _saved(tmp_path / "checkpoints", 1, 2).path("last")
+    assert last is not None
+    with last.open("r+b") as file:
+        file.truncate(10 << 40)  # ten terabytes that take no room
+    began = time.monotonic()
+    with pytest.raises(LabError, match=r"has 11\.0 TB, this machine .* of memory"):
+        load_weights(str(last))
+    with pytest.raises(LabError, match=r"has 11\.0 TB, this machine .* of memory"):
+        fingerprint(last)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    assert not checkpoints.complete()
+    assert same(checkpoints.load(), _state(1))
+    assert time.monotonic() - began < 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from pathlib import Path
@@ -154,3 +155,29 @@ def test_a_fresh_demo_deletes_runs_of_demos_and_no_others(tiny: Tiny, tmp_path: 
     with pytest.raises(LabError, match=f"{first}7 is no run of this demo"):
         demo_folder.claim(tmp_path, more, fresh=True)
     assert copy.is_dir()
+
+
+def test_a_fresh_demo_deletes_nothing_behind_a_link(tiny: Tiny, tmp_path: Path) -> None:
+    runs = [demo._config(tmp_path / "demo", *key, epochs=1) for key in demo._keys(1, [0.2])]
+    name = Path(str(runs[0].output)).name
+    mine = train(tiny(f"mine/{name}"))
+    before = contents(mine)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "runs").symlink_to(mine.parent)
+    (tmp_path / "demo" / demo_folder.MARK).write_text(json.dumps({"runs": [name]}))
+    with pytest.raises(LabError, match="runs is a link, which is not followed"):
+        demo_folder.claim(tmp_path / "demo", runs, fresh=True)
+    assert contents(mine) == before
+
+
+def test_a_run_killed_before_its_last_checkpoint_had_a_name_ends_with_it(tiny: Tiny) -> None:
+    config = tiny()
+    folder = train(config)
+    last, wanted = checkpoint(folder), final_state(folder)
+    index = folder / "checkpoints" / "index.json"
+    names = sorted(path.name for path in last.parent.glob("step-*.pt"))
+    index.write_text(json.dumps({"last": names[0], "best": names[0]}))
+    (folder / "status.json").write_text(json.dumps({"state": "running"}))
+    train(config, resume=True)
+    assert checkpoint(folder) == last
+    assert same(final_state(folder), wanted)

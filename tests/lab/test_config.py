@@ -206,6 +206,15 @@ def test_a_bad_file_is_one_line(text: str, message: str, tmp_path: Path) -> None
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["a: [secret", "secret: secret: secret", "secret\n\t: '"])
+def test_a_file_that_is_no_yaml_is_not_quoted(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(LabError, match=r"bad\.yaml is not valid YAML, line \d") as caught:
+        from_yaml(path)
+    assert "secret" not in str(caught.value)
+
+
 def test_configs_are_read_as_they_were_written() -> None:
     config = RunConfig(method=MethodConfig(name="fsam", sigma="projection"), seed=3)
     assert from_dict(yaml.safe_load(to_yaml(config))) == config

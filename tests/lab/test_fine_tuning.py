@@ -13,6 +13,7 @@ from PIL import Image
 
 from friendly_sam.lab import load
 from friendly_sam.lab.cli import main
+from friendly_sam.lab.cli.run_settings import settings
 from friendly_sam.lab.config.identity import identity
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import DataConfig, MethodConfig, ModelConfig, RunConfig
@@ -73,6 +74,43 @@ def test_features_in_the_cache_are_used(tmp_path):
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
     train(fine_tuning(tmp_path / "second", cache))
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+class Gone:
+    """A listener that cuts a run off after its first epoch."""
+
+    def step(self, epoch, batch, batches):
+        pass
+
+    def epoch(self, metrics):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_resumed_run_writes_features_only_where_the_command_line_says(tmp_path, capsys):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    with pytest.raises(BrokenPipeError):
+        train(fine_tuning(run), listener=Gone())
+    text = (run / "config.yaml").read_text()
+    assert "  cache: null\n" in text
+    (run / "config.yaml").write_text(text.replace("cache: null", f"cache: {elsewhere}"))
+    named = settings(["--output", str(run), "--model.cache", "mine"], resume=True)
+    assert (named.model.cache, capsys.readouterr().out) == ("mine", "")
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    note = f"the cache of this run is not used unless it is named: --model.cache {elsewhere}\n"
+    assert capsys.readouterr().out.startswith(note)
+    assert not elsewhere.exists()
+
+
+def test_a_folder_of_features_that_is_a_link_is_refused(tmp_path):
+    cache, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
+    train(fine_tuning(tmp_path / "first", cache))
+    (folder,) = cache.iterdir()
+    folder.rename(tmp_path / "kept")
+    elsewhere.mkdir()
+    folder.symlink_to(elsewhere)
+    with pytest.raises(LabError, match="is a link, which is not followed"):
+        train(fine_tuning(tmp_path / "second", cache))
+    assert not list(elsewhere.iterdir())
 
 
 def test_features_of_other_blocks_or_layouts_are_kept_apart(tmp_path):

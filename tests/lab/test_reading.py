@@ -41,6 +41,17 @@ def test_a_fifo_a_device_a_folder_and_a_dangling_link_are_refused_at_once(tmp_pa
     assert time.monotonic() - began < 5
 
 
+def test_a_file_replaced_by_another_kind_before_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("friendly_sam.lab.reading.regular_size", lambda _: 0)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("zero", "fifo"):
+        with pytest.raises(LabError, match=f"{name}: it is not a regular file"):
+            open_regular(tmp_path / name)
+
+
 def test_a_file_is_read_up_to_a_limit_and_not_beyond(tmp_path: Path) -> None:
     path = tmp_path / "sparse.json"
     with path.open("wb") as file:

@@ -14,6 +14,7 @@ from friendly_sam import SharpnessAware
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.paper import step_cost
+from friendly_sam.lab.paper.experiments import EXPERIMENTS
 from friendly_sam.lab.paper.theory import measure
 from friendly_sam.lab.training.distributed import world
 from friendly_sam.lab.training.trainer import Trainer
@@ -118,3 +119,10 @@ def test_a_step_cost_times_perturbed_steps_in_every_round(
     for turn in range(4):
         step_cost._time(trainer, turn)
         assert len(ascents_seen) == (turn + 1) * step_cost.STEPS
+
+
+def test_what_is_timed_at_mini_can_be_trained():
+    for name, found in EXPERIMENTS.items():
+        for key, run in step_cost._timed(found, "mini").items():
+            images = run.data.train_size
+            assert images is None or run.data.batch_size <= images, (name, key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import zipfile
@@ -22,6 +23,7 @@ from friendly_sam.lab.models import MODELS
 from friendly_sam.lab.models.estimate import GROWTH, check_memory, count_outputs, count_weights
 from friendly_sam.lab.models.pretrained import hugging_face
 from friendly_sam.lab.records.run import read_run
+from friendly_sam.lab.training import feature_cache
 from friendly_sam.lab.training.archive import check_archive
 from friendly_sam.lab.training.checkpoints import DamagedCheckpointError, load_weights, read
 from friendly_sam.lab.training.resume import Position, check_data
@@ -32,9 +34,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_security_says_what_is_trusted_and_what_is_not() -> None:
     text = (ROOT / "SECURITY.md").read_text()
-    for word in ("command line", "installed packages", "run folders", "data", "model folders",
-                 "configs", "--trust-remote-code", *_formats()):  # fmt: skip
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| ")]
+    trusted, others = (" ".join(" ".join(cells).split()) for cells in zip(*rows, strict=True))
+    assert trusted.startswith("trusted the command line")
+    assert "installed packages" in trusted
+    assert others.startswith("not trusted run folders")
+    for word in ("data: parquet", "model folders", "checkpoints and weights", "configs: YAML"):
+        assert word in others
+        assert word not in trusted
+    for word in ("--trust-remote-code", "model.cache", *_formats()):
         assert word in text
+    held = re.findall(r"`(tests/[^`]*)`", text)
+    assert len(held) == 4
+    assert all((ROOT / name).is_file() for name in held)
 
 
 def _formats() -> tuple[str, ...]:
@@ -51,7 +63,7 @@ def code_folder(tmp_path: Path) -> Path:
     folder.mkdir()
     names = {"AutoConfig": "evil.C", "AutoModelForImageClassification": "evil.M"}
     (folder / "config.json").write_text(json.dumps({"auto_map": names, "model_type": "evil"}))
-    (folder / "evil.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w').write('x')\n")
+    (folder / "evil.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'pwned')!r})\n")
     return folder
 
 
@@ -65,6 +77,28 @@ def test_code_of_a_model_folder_is_not_run_whoever_answers_yes(
     assert not (tmp_path / "pwned").exists()
 
 
+def test_code_is_run_when_the_command_line_says_so_and_by_no_other_word(
+    code_folder: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    modules = str(tmp_path / "modules")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", modules)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # where it puts that folder
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 20))
+    monkeypatch.setenv("FSAM_TRUST_REMOTE_CODE", "1")
+    run, page = tmp_path / "run", str(tmp_path / "page.html")
+    shutil.copytree(finished, run)
+    text = (run / "config.yaml").read_text()
+    assert "  name: mlp\n" in text
+    (run / "config.yaml").write_text(text.replace("  name: mlp\n", f"  name: hf:{code_folder}\n"))
+    command = ["sharpness", str(run), "--images", "10", "--grid", "3", "--output", page]
+    assert main(command) == 2
+    assert "which is not run unless --trust-remote-code is said" in capsys.readouterr().err
+    assert not (tmp_path / "pwned").exists()
+    assert main([*command, "--trust-remote-code"]) == 2  # that code makes no network
+    assert (tmp_path / "pwned").exists()
+
+
 def test_a_network_without_end_is_refused_before_it_is_built(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     config = {"model_type": "vit", "num_hidden_layers": 10**9}
@@ -74,6 +108,10 @@ def test_a_network_without_end_is_refused_before_it_is_built(tmp_path: Path) -> 
     config = {"model_type": "vit", "hidden_size": 1_200_000, "intermediate_size": 1_200_000}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=r"weights would take .* TB"):
+        hugging_face(str(tmp_path), classes=2)
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors: it is a FIFO, not a regular file"):
         hugging_face(str(tmp_path), classes=2)
     (tmp_path / "config.json").unlink()
     os.mkfifo(tmp_path / "config.json")
@@ -124,6 +162,17 @@ def test_a_checkpoint_that_inflates_is_refused_unread(tmp_path: Path) -> None:
         read(path)
 
 
+def test_an_archive_that_claims_more_than_it_has_is_refused() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a", bytes(100))
+    content = bytearray(file.getvalue())
+    directory = content.rindex(b"PK\x01\x02")
+    content[directory + 24 : directory + 28] = (10**9).to_bytes(4, "little")
+    with pytest.raises(ValueError, match="claim more bytes than the file has"):
+        check_archive(io.BytesIO(content))
+
+
 @pytest.mark.parametrize(
     "weights",
     [{"a": 1}, {1: torch.ones(1)}, {"a": torch.ones(2).to_sparse()}, {"model": [1]},
@@ -142,6 +191,19 @@ def test_a_checkpoint_that_is_no_file_is_refused_at_once(tmp_path: Path, kind: s
     os.mkfifo(path) if kind == "fifo" else path.symlink_to("/dev/zero")
     with pytest.raises(LabError, match="no checkpoint at"):
         load_weights(str(path))
+
+
+def test_a_cached_feature_that_is_no_file_or_too_large_is_none(tmp_path: Path) -> None:
+    out, path = torch.zeros(4), tmp_path / "features"
+    feature_cache._write(path, torch.ones(4))
+    assert feature_cache._read(path, out)
+    assert out.tolist() == [1.0] * 4
+    with path.open("r+b") as file:
+        file.truncate(10 << 40)
+    assert not feature_cache._read(path, out)
+    path.unlink()
+    os.mkfifo(path)
+    assert not feature_cache._read(path, out)
 
 
 def test_a_run_does_not_go_on_with_other_images() -> None:

@@ -17,6 +17,7 @@ from friendly_sam.lab.bench.tables import tables
 from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import write_atomically
+from friendly_sam.lab.reading import read_json_object
 from friendly_sam.lab.records.environment import environment
 from friendly_sam.lab.report.tables import markdown_table as markdown_table
 from friendly_sam.lab.report.tables import plain_table
@@ -31,9 +32,9 @@ def read(folder: Path) -> Parts:
     if not path.is_file():
         return {}
     try:
-        parts: Parts = json.loads(path.read_text(encoding="utf-8"))["parts"]
+        parts: Parts = read_json_object(path)["parts"]
         tables(parts)
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+    except (LabError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise LabError(f"{path} is damaged or of another version: delete it") from error
     return parts
 

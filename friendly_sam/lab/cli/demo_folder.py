@@ -11,7 +11,7 @@ from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import from_yaml
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import check_writable, make_folder, write_atomically
+from friendly_sam.lab.files import check_writable, make_folder, refuse_link, write_atomically
 from friendly_sam.lab.records.claim import claimed, clear, holds_run
 from friendly_sam.lab.records.measured_once import kept
 from friendly_sam.lab.records.run import is_run
@@ -21,6 +21,7 @@ MARK = "demo.json"
 
 def claim(output: Path, runs: Sequence[RunConfig], fresh: bool) -> int:
     """Note which runs are the demo's, so that it deletes no others; return how many are there."""
+    refuse_link(output / "runs")  # before anything is deleted there
     check_writable(output / "runs")
     made = kept(output / MARK, {}) or {"runs": []}
     ours = {str(name) for name in made["runs"]} if isinstance(made.get("runs"), list) else set()

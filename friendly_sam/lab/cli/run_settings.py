@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,15 +41,27 @@ def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
     first = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
     first.add_argument("--output", type=Path)
     first.add_argument("--model.name", dest="network")
+    first.add_argument("--model.cache", dest="cache")
     found = first.parse_known_args(list(rest))[0]
     folder = found.output
     if resume and not named_config and folder is not None:
         if not (folder / "config.yaml").is_file():
             raise LabError(f"--resume: there is no run in {folder} (no config.yaml)")
-        return from_yaml(folder / "config.yaml")
+        return _without_cache(from_yaml(folder / "config.yaml"), found.cache)
     if found.network in RECIPES and not named_config:
         return preset(RECIPES[found.network])
     return RunConfig()
+
+
+def _without_cache(config: RunConfig, named: str | None) -> RunConfig:
+    """Leave the cache out: a run's folder, maybe of others, does not say where else to write.
+
+    It changes speed, not results.
+    """
+    cache = config.model.cache
+    if cache is not None and named is None:
+        print(f"the cache of this run is not used unless it is named: --model.cache {cache}")
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, cache=None))
 
 
 def _formatter() -> type[argparse.HelpFormatter]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from friendly_sam.lab.data import Batches, ImageData, Split
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.training.checkpoints import Checkpoints, load_weights
+from friendly_sam.lab.training.checkpoints import fingerprint as digest_of
 from friendly_sam.lab.training.distributed import World, choose_device
 from friendly_sam.lab.training.network import build_model
 from friendly_sam.lab.training.streams import load_data
@@ -75,7 +75,7 @@ def last_weights(run_folder: Path) -> Path:
 
 def fingerprint(run_folder: Path) -> str:
     """Return the SHA-256 of a run's last checkpoint."""
-    return hashlib.sha256(last_weights(run_folder).read_bytes()).hexdigest()
+    return digest_of(last_weights(run_folder))
 
 
 def _batches(

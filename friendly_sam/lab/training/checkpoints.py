@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, cast
 
 import torch
 
+from friendly_sam.lab import memory
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.files import (
     delete,
@@ -32,7 +33,7 @@ from friendly_sam.lab.files import (
     refuse_link,
     write_atomically,
 )
-from friendly_sam.lab.reading import open_regular, read_json_object
+from friendly_sam.lab.reading import open_regular, read_json_object, regular_size
 from friendly_sam.lab.training.archive import check_archive
 
 State = dict[str, Any]
@@ -48,7 +49,7 @@ class DamagedCheckpointError(Exception):
 def read(path: Path) -> State:
     """Read a checkpoint to the CPU, after comparing it with the checksum in its name."""
     try:
-        with open_regular(path) as file:
+        with _opened(path) as file:
             _compare(file, path.name)
             check_archive(file)
             state = torch.load(file, map_location="cpu", weights_only=True)
@@ -58,6 +59,22 @@ def read(path: Path) -> State:
     if not isinstance(state, dict):
         raise DamagedCheckpointError(f"{path}: holds a {type(state).__name__}")
     return state
+
+
+def fingerprint(path: Path) -> str:
+    """Return the SHA-256 of a checkpoint."""
+    with _opened(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a checkpoint; one that no memory of this machine could hold is not read at all."""
+    size, most = regular_size(path), memory.total()
+    if most is not None and size > most:
+        raise LabError(
+            f"{path} has {memory.size(size)}, this machine {memory.size(most)} of memory"
+        )
+    return open_regular(path)
 
 
 def _compare(file: BinaryIO, name: str) -> None:
@@ -187,7 +204,7 @@ def _known(name: str) -> str:
 
 def _intact(path: Path | None) -> bool:
     try:
-        with open_regular(path or Path()) as file:
+        with _opened(path or Path()) as file:
             _compare(file, (path or Path()).name)
     except (OSError, LabError, DamagedCheckpointError):
         return False

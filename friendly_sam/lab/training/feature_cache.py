@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.data import Batches, ImageData, Split
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.files import check_writable, write_to_cache
+from friendly_sam.lab.files import check_writable, make_folder, write_to_cache
 from friendly_sam.lab.models.freezing import LayeredNetwork
+from friendly_sam.lab.reading import read_bytes
 from friendly_sam.lab.training.distributed import World
 from friendly_sam.lab.training.gradients import autocast
 
@@ -84,7 +85,7 @@ class _FeatureFolder:
         self.config, self.data, self.model, self.here = config, data, model, here
         self.folder = Path(str(config.model.cache)).expanduser() / _fingerprint(config, data, model)
         check_writable(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
 
     def features(self, split: Split, *, flips: bool) -> Tensor:
         pixels = _in_memory(split)
@@ -164,8 +165,8 @@ def _digest(pixels: Tensor) -> str:
 def _read(path: Path, out: Tensor) -> bool:
     """Copy a file's features into `out`; a file that is damaged or of another size is none."""
     try:
-        content = path.read_bytes()
-    except OSError:
+        content = read_bytes(path, limit=DIGEST + out.numel() * out.element_size())
+    except LabError:
         return False
     values = content[DIGEST:]
     if (

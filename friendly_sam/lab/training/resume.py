@@ -121,7 +121,7 @@ def _check(state: State, config: RunConfig, here: World) -> None:
     try:
         saved = from_dict(state["config"], "checkpoint")
         processes = len(state["processes"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise LabError("the checkpoint holds no run of this program") from error
     other = difference(saved, config)
     if other is not None:

@@ -44,7 +44,8 @@ def timed(scale: Scale, run: RunConfig) -> RunConfig:
     """Return what a step is timed on: the MLP's takes a millisecond, most of it Python's."""
     if scale != "mini":
         return run
-    larger = {"data.image_size": 32, "data.batch_size": 128, "model": ModelConfig(name="resnet8")}
+    batch = min(128, run.data.train_size or 128)
+    larger = {"data.image_size": 32, "data.batch_size": batch, "model": ModelConfig(name="resnet8")}
     return changed(run, larger)
 
 
