@@ -65,7 +65,7 @@ class Direction(ABC):
 
     def update(self, m: Tensors, g: Tensors, t: Scalar) -> None:
         """Update the EMA, which has taken in t gradients; all that happens on a skipped step."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no EMA")
+        raise NotImplementedError(f"{type(self).__name__} does not say how its EMA is updated")
 
     @abstractmethod
     def __call__(self, g: Tensors, m: Tensors, t: Scalar, products: Products | None) -> Tensors:

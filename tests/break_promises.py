@@ -541,6 +541,13 @@ BREAKS = [
     ),
     # -- 14 lean
     Break(
+        "14 no needless sums",
+        "ascent.py",
+        "squared_norm(d) if stretch is None or direction.cancels else None",
+        "squared_norm(d)",
+        "test_lean.py::test_on_a_cpu_nothing_is_added_up_that_nobody_needs[ASAM-2]",
+    ),
+    Break(
         "14 a step makes nobody wait",
         "ascent.py",
         '    looks = not any(kind != "cpu" for kind in _kinds(blocks, device))\n',

@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 import torch
 from family import FAMILY, closure_of, network
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from friendly_sam import SAM, FriendlySAM
 
@@ -103,3 +104,35 @@ def test_importing_the_core_is_quick():
         for _ in range(3)
     ]
     assert min(times) < 0.15
+
+
+class Sums(TorchDispatchMode):
+    """Counts the passes over a tensor that add something up."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function.overloadpacket in (torch.ops.aten.dot, torch.ops.aten._foreach_norm)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("method", "sums"),
+    [
+        ("SAM", 1),  # ||g||², which is ||d||²
+        ("ASAM", 2),  # ||T d||² and ||T² d||²
+        ("FisherSAM", 2),
+        ("VaSSO", 2),  # ||g||² and ||m||²
+        ("F-SAM", 2),  # ||g||² and ||d||²
+        ("F-ASAM", 4),  # those and ASAM's
+    ],
+)
+def test_on_a_cpu_nothing_is_added_up_that_nobody_needs(method, sums):
+    parameter = torch.nn.Parameter(torch.randn(128, 128))
+    optimizer = FAMILY[method](torch.optim.SGD([parameter], lr=0.1))
+    for _ in range(2):
+        parameter.grad = torch.randn_like(parameter)
+        with Sums() as found, optimizer.perturbed():
+            pass
+        assert found.count == sums
+        optimizer.step()
