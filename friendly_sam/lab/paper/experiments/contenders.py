@@ -28,6 +28,10 @@ WEIGHT_DECAYS: dict[Scale, tuple[float, float]] = {
     "small": (1e-4, 1e-2),
     "mini": (1e-4, 1e-2),
 }
+OF_NETWORK = {"cnn": ((1e-3, 0.1), (1e-4, 0.1))}
+"""Learning rates and weight decays of a network that asks for wider ranges than its scale. SGD on
+the CNN is best at learning rate 0.002, or 0.01 with a weight decay of 0.1: 78 % on validation
+images, where the ranges of the MLP hold 70 % at most (two seeds)."""
 RADII = {
     "resnet18": 0.1,
     "vgg16_bn": 0.1,
@@ -79,10 +83,11 @@ def contender(
     run = config(scale, data, method, network=network, batch_size=batch_size, **options)
     usual = config(scale, data, method, network=network).data.batch_size
     share = math.sqrt((batch_size or usual) / usual)
-    low, high = LEARNING_RATES[scale]
+    usual_ranges = (LEARNING_RATES[scale], WEIGHT_DECAYS[scale])
+    (low, high), weight_decays = OF_NETWORK.get(network, usual_ranges)
     space: dict[str, Range | Choice] = {
         "base.lr": Range(low * share, high * share),
-        "base.weight_decay": Range(*WEIGHT_DECAYS[scale]),
+        "base.weight_decay": Range(*weight_decays),
     }
     if method != "sgd":
         space["method.rho"] = _radii(scale, network, method, factor)
