@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 import torch
@@ -77,8 +77,10 @@ COMPARED = ("metrics.jsonl", "status.json", "config.yaml", "sharpness.json", "la
             "reproduce.json")  # fmt: skip
 
 
-def give(words: tuple[str, ...], out: Path) -> int:
+def give(words: tuple[str, ...], out: Path, told: TextIO | None = None) -> int:
     """Give a command in a fork, while the clock stands still; what it says goes to a file.
+
+    What it prints on stdout goes to `told`, or nowhere.
 
     For speed, figures are not drawn and command lines are read once; the kills in fresh processes
     do without that.
@@ -90,7 +92,7 @@ def give(words: tuple[str, ...], out: Path) -> int:
     Figure.savefig = _not_drawn  # type: ignore[method-assign]
     pool.multiprocessing = SimpleNamespace(get_context=_forking)  # type: ignore[assignment]
     shrink(pytest.MonkeyPatch(), epochs=1, seeds=1)
-    with said_file(out).open("w") as said, contextlib.redirect_stdout(io.StringIO()):
+    with said_file(out).open("w") as said, contextlib.redirect_stdout(told or io.StringIO()):
         with contextlib.redirect_stderr(said):
             return fsam(list(words))
 

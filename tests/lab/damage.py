@@ -43,7 +43,7 @@ def flip_bits(folder: Path, count: int) -> Counter[str]:
         at = dice.randrange(directory if dice.random() < 0.5 else 0, len(content))
         content[at] ^= 1 << dice.randrange(8)
         files[newest].write_bytes(content)
-        with contextlib.redirect_stderr(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as said:
             try:
                 state = Checkpoints(checkpoints).load()
             except Exception as error:
@@ -74,8 +74,8 @@ def damage_files(folder: Path, count: int) -> Counter[str]:
             path.unlink()
         else:
             path.write_bytes(damaged(path.read_bytes(), dice))
-        code = forked(lambda: give(("train", "--resume", "--output", "run"), out))
-        said = said_file(out).read_text()
+        code = forked(lambda: _resumed(out))
+        said, told = said_file(out).read_text(), _told_file(out).read_text()
         if code not in (0, 1, 2) or said.count("\n") > 1 or "Traceback" in said:
             kind = f"wrong: exit code {code}, {said!r}"
         elif code:
@@ -83,12 +83,21 @@ def damage_files(folder: Path, count: int) -> Counter[str]:
         else:
             other = [n for n, v in left(out).items() if v != wanted.get(n)]
             kind = f"wrong: other {', '.join(other)}" if other else "ended as if left alone"
-            if other and "the best checkpoint" in said and not path.name.endswith(".jsonl"):
+            if other and "the best checkpoint" in told and not path.name.endswith(".jsonl"):
                 kind = "went on without its best, told in one line"
         found[kind] += 1
         if kind.startswith("wrong"):
             print(f"    {path.relative_to(out)}: {kind}", flush=True)
     return found
+
+
+def _resumed(out: Path) -> int:
+    with _told_file(out).open("w") as told:
+        return give(("train", "--resume", "--output", "run"), out, told)
+
+
+def _told_file(out: Path) -> Path:
+    return out.parent / f"{out.name}.stdout"
 
 
 def cut_off(run: Path) -> None:

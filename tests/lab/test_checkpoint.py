@@ -108,7 +108,7 @@ def test_whatever_cannot_be_read_sends_the_reader_to_the_one_before(
         last.write_text("not a checkpoint")
     again = Checkpoints(tmp_path)
     assert same(again.load(), _state(1))
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert said.startswith(f"damaged: {last}; going on from ")
     assert said.count("\n") == 1
     again.settle()
@@ -126,7 +126,7 @@ def test_a_damaged_best_is_told_when_a_run_goes_on(
     best.write_bytes(b"nonsense")
     resumed = Checkpoints(tmp_path)
     assert same(resumed.load(), _state(3))
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert said.startswith("damaged: the best checkpoint (step 1); going on from ")
     assert said.count("\n") == 1
 

@@ -139,7 +139,7 @@ def test_a_damaged_checkpoint_costs_only_the_time_since_the_one_before(
     last = checkpoint(folder)
     last.write_bytes(last.read_bytes()[:-100])
     train(config, resume=True)
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert said.startswith(f"damaged: {last}; going on from ")
     assert said.count("\n") == 1
     assert same(final_state(folder), alone)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -148,7 +147,7 @@ class Checkpoints:
             if best_step is not None and self._best is None and not damaged:
                 damaged.append(f"the best checkpoint (step {best_step})")
             if damaged:
-                print(f"damaged: {', '.join(damaged)}; going on from {path}", file=sys.stderr)
+                print(f"damaged: {', '.join(damaged)}; going on from {path}")
             return state
         if damaged:
             raise LabError(f"no checkpoint to resume from: {', '.join(damaged)} damaged")
