@@ -13,6 +13,7 @@ from lab_runs import checkpoint, tiny_config
 
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.records.measured_once import measured_once
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.sharpness import landscape, spectrum
 from friendly_sam.lab.sharpness.kept import read_spectrum
@@ -91,10 +92,39 @@ def test_a_crafted_checkpoint_is_one_line(
     write(run / "checkpoints", CRAFTED[name](state), 4)
     capsys.readouterr()
     code = main(["train", "--resume", "--output", str(run)])
-    said = capsys.readouterr().err
+    told, said = capsys.readouterr()
     assert "internal error" not in said
-    assert said.count("\n") == 1
-    assert code == (0 if name == "best step text" else 2)
+    assert (code, said.count("\n")) == ((0, 0) if name == "best step text" else (2, 1))
+    if name == "best step text":
+        assert told.startswith("damaged: the best checkpoint (step x); going on from ")
+
+
+def test_a_checkpoint_without_its_best_that_is_refused_is_still_one_line(
+    cut: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(cut, run)
+    state = torch.load(checkpoint(run), weights_only=True)
+    for path in (run / "checkpoints").iterdir():
+        path.unlink()
+    write(run / "checkpoints", put("best_step", 3)(put("processes", [1])(state)), 4)
+    capsys.readouterr()
+    assert main(["train", "--resume", "--output", str(run)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_folder_in_the_place_of_a_measurement_is_refused_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "sharpness.json").mkdir()
+    with pytest.raises(LabError, match=r"cannot write .*sharpness\.json: it is a folder"):
+        measured_once(tmp_path / "sharpness.json", {}, lambda: pytest.fail("measured"))
+
+
+def test_a_name_that_cannot_be_taken_is_told_by_that_name(
+    cut: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "page.csv").mkdir()
+    assert main(["report", str(cut), "--output", str(tmp_path / "page.html")]) == 2
+    assert capsys.readouterr().err == f"fsam: error: {tmp_path / 'page.csv'}: Is a directory\n"
 
 
 def test_a_run_goes_on_whatever_its_environment_says(cut: Path, tmp_path: Path) -> None:

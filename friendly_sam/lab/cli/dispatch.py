@@ -34,6 +34,8 @@ COMMANDS = {
 }
 """Every command with its summary; `run` of the module of that name does it."""
 INTERNAL = "internal error"
+MENDABLE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+"""What the system refuses for a name or a permission, not for its own state."""
 LONGEST_LINE = 1000
 """Characters of an error: a value or a library may bring megabytes."""
 
@@ -85,9 +87,9 @@ def _answered(arguments: Sequence[str]) -> int:
     except (LabError, ValueError, ImportError) as error:
         return _fail(str(error), 2)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        mistake = isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError))
-        return _fail(f"{place}{error.strerror or error}", 2 if mistake else 1)
+        name = error.filename2 or error.filename  # of a rename, the name that was to be taken
+        place = f"{name}: " if name else ""
+        return _fail(f"{place}{error.strerror or error}", 2 if isinstance(error, MENDABLE) else 1)
     except MemoryError as error:
         return _fail(f"out of memory{f': {error}' if str(error) else ''}", 1)
     except RuntimeError as error:

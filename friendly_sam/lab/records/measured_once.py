@@ -20,7 +20,7 @@ def measured_once(
 ) -> dict[str, Any]:
     """Return what a file holds if it was measured for the same key; else measure and keep it.
 
-    A folder that cannot be written to is refused before anything is measured.
+    What cannot be written is refused before anything is measured.
 
     Args:
         path: the file.
@@ -32,6 +32,8 @@ def measured_once(
     if known is not None:
         return known
     check_writable(path.parent)
+    if path.is_dir():
+        raise LabError(f"cannot write {path}: it is a folder")
     text = json.dumps({**key, **measure()})
     write_atomically(path, text + "\n")
     return dict(json.loads(text))  # as it will be read again: lists, not tuples
