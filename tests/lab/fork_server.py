@@ -25,6 +25,8 @@ from friendly_sam.lab.cli import run_settings
 from friendly_sam.lab.cli.dispatch import COMMANDS
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.yaml import config_parser, flatten, from_dict, to_dict
+from friendly_sam.lab.plotting import canvas, panels
+from friendly_sam.lab.plotting.palette import Theme
 from friendly_sam.lab.records.environment import environment
 from friendly_sam.lab.training.streams import load_data
 
@@ -40,6 +42,7 @@ def warm_up() -> None:
     environment()
     from_dict(to_dict(config))  # makes the parser of files
     _keep_a_parser_ready()
+    _draw_in_one_form()
 
 
 def forked(work: Callable[[], int], *, learn: bool = False) -> int:
@@ -86,6 +89,16 @@ def _import(names: list[str]) -> None:
     threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
     harmless = {Path(sys.executable).name[:15], "python", "jemalloc_bg_thd"}
     assert threads <= harmless, f"{threads}: forks of a process with threads hang"
+
+
+def _draw_in_one_form() -> None:
+    """Draw each figure of a page once, not as light and dark SVG, SVG file and PNG: seconds."""
+    draw = canvas.render
+
+    def render(paint: canvas.Paint, *, theme: Theme = "light", **options: Any) -> bytes:
+        return draw(paint, theme=theme, **options) if theme == "dark" else b""
+
+    canvas.render = panels.render = render
 
 
 def _keep_a_parser_ready() -> None:

@@ -33,8 +33,8 @@ def settings(
     return from_arguments(rest, parser, ("--preset", *own))
 
 
-def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
-    """Return the settings to start from."""
+def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig | None:
+    """Return the settings to start from; `None` for the defaults."""
     if name is not None:
         return preset(name)
     named_config = any(argument.split("=")[0] == "--config" for argument in rest)
@@ -50,7 +50,7 @@ def _start(name: str | None, resume: bool, rest: Sequence[str]) -> RunConfig:
         return _without_cache(from_yaml(folder / "config.yaml"), found.cache)
     if found.network in RECIPES and not named_config:
         return preset(RECIPES[found.network])
-    return RunConfig()
+    return None
 
 
 def _without_cache(config: RunConfig, named: str | None) -> RunConfig:

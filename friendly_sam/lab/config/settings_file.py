@@ -31,18 +31,22 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read a YAML file of settings; whatever is wrong with it is one line that names it."""
-    content = read_bytes(path, limit=LARGEST)
+    return parse_settings(read_bytes(path, limit=LARGEST), str(path))
+
+
+def parse_settings(content: bytes, source: str) -> dict[str, Any]:
+    """Parse the bytes of such a file; `source` is what an error names."""
     try:
         text = content.decode("utf-8")
         _check_events(text)
         values = yaml.load(text, Loader=_LOADER)
     except LabError as error:
-        raise LabError(f"{path}: {error}") from error
+        raise LabError(f"{source}: {error}") from error
     except Exception as error:  # the constructors of YAML's types each raise their own
-        raise LabError(f"{path} is not valid YAML{_place(error)}") from error
+        raise LabError(f"{source} is not valid YAML{_place(error)}") from error
     if not isinstance(values, dict):
-        raise LabError(f"{path} must hold settings as `key: value`, got {type(values).__name__}")
-    return checked_settings(values, str(path))
+        raise LabError(f"{source} must hold settings as `key: value`, got {type(values).__name__}")
+    return checked_settings(values, source)
 
 
 def checked_settings(values: Mapping[Any, Any], source: str) -> dict[str, Any]:

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import yaml
 
 from friendly_sam.lab.config.schema import RunConfig
-from friendly_sam.lab.config.settings_file import checked_settings, read_settings
+from friendly_sam.lab.config.settings_file import (
+    LARGEST,
+    checked_settings,
+    parse_settings,
+    read_settings,
+)
 from friendly_sam.lab.errors import LabError, with_near_options
+from friendly_sam.lab.reading import read_bytes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -64,7 +70,13 @@ def from_dict(values: Mapping[str, Any], source: str = "the config") -> RunConfi
 
 def from_yaml(path: Path) -> RunConfig:
     """Read a YAML file (safely: it can hold data, never code)."""
-    return _from_settings(read_settings(path), str(path))
+    return _parsed(read_bytes(path, limit=LARGEST), str(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(content: bytes, source: str) -> RunConfig:
+    """Parse the same bytes once: `--resume` looks at a run's settings three times."""
+    return _from_settings(parse_settings(content, source), source)
 
 
 def _from_settings(settings: dict[str, Any], source: str) -> RunConfig:
