@@ -35,7 +35,7 @@ class ImageFiles(Sequence[Encoded]):
 def class_folders(split: Path) -> list[str]:
     """Return the names of the classes of a split, in order."""
     with os.scandir(split) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir())
+        return sorted(entry.name for entry in entries if os.path.isdir(entry))
 
 
 def image_files(split: Path, classes: Sequence[str], where: str) -> tuple[ImageFiles, list[int]]:
@@ -57,7 +57,7 @@ def _images(folder: Path, where: str) -> Iterator[str]:
         if entry.is_dir(follow_symlinks=False):
             yield from _images(Path(entry.path), where)
         elif Path(entry.name).suffix.lower() in SUFFIXES:
-            if not entry.is_file():
+            if not os.path.isfile(entry):  # false for a link to itself, where entry.is_file raises
                 name = printable(os.path.relpath(entry.path, where))
                 raise ValueError(f"{name!r} in {where!r} is not a regular file")
             yield entry.path

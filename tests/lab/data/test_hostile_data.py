@@ -207,6 +207,21 @@ def test_a_fifo_among_the_data_is_refused(tmp_path: Path, write_parquet: WritePa
         load("mine", root=tmp_path / "folders")
 
 
+@pytest.mark.parametrize("name", ["train/cat/b.png", "train/loop"])
+def test_a_link_to_itself_among_the_images_is_no_file_and_no_class(
+    name: str, tmp_path: Path
+) -> None:
+    for split in ("train", "test"):
+        (tmp_path / split / "cat").mkdir(parents=True)
+        (tmp_path / split / "cat" / "a.png").write_bytes(encode(0, (8, 8)))
+    (tmp_path / name).symlink_to(Path(name).name)
+    if name.endswith(".png"):
+        with pytest.raises(ValueError, match=r"'train/cat/b\.png' in .* is not a regular file"):
+            load("mine", root=tmp_path)
+    else:
+        assert load("mine", root=tmp_path).classes == ("cat",)
+
+
 def test_a_file_replaced_under_the_same_name_and_time_is_read_again(
     write_parquet: WriteParquet,
 ) -> None:
