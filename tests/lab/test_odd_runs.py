@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from lab_runs import tiny_config
 
 from friendly_sam.lab import files
 from friendly_sam.lab.cli import main
+from friendly_sam.lab.report.finding import find_runs
 from friendly_sam.lab.training.trainer import train
 
 FORMULA = r"$\frac{$"
@@ -62,6 +64,21 @@ def test_a_report_of_a_run_without_metrics_is_one_line(
     assert main(["report", str(run), "--output", str(run.parent / "page.html")]) == 2
     line = "fsam: error: none of these runs has finished an epoch yet\n"
     assert capsys.readouterr() == ("", line)
+
+
+def test_runs_are_found_beside_folders_nested_without_end(run: Path, tmp_path: Path) -> None:
+    os.mkdir(tmp_path / "d")
+    handle = os.open(tmp_path / "d", os.O_RDONLY)
+    for _ in range(1500):  # more than Python calls itself
+        os.mkdir("d", dir_fd=handle)
+        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+    try:
+        assert {found.folder for found in find_runs([tmp_path]).runs} == {run, tmp_path / "other"}
+    finally:
+        subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True)  # shutil calls itself
 
 
 def _forbid_writing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

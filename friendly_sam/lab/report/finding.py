@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from pathlib import Path
 
 from friendly_sam.lab.counting import counted
 from friendly_sam.lab.records.run import Run, is_run, read_run
+
+DEEPEST = 32
+"""Folders inside of one another that are looked into."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,5 +55,18 @@ def find_runs(folders: Sequence[Path]) -> Found:
 
 
 def _inside(folder: Path) -> list[Path]:
-    found = sorted(path.parent for path in folder.rglob("status.json")) if folder.is_dir() else []
-    return [path for path in found if is_run(path)]
+    """Find runs level by level, as far down as anybody puts them; links are not followed."""
+    found: list[Path] = []
+    level = [str(folder)]
+    for _ in range(DEEPEST):
+        found += [Path(path) for path in level if is_run(Path(path))]
+        level = [inner for path in level for inner in _folders(path)]
+    return sorted(found)
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # of others, or gone
+        return []
