@@ -8,6 +8,7 @@ another type ends in one line.
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ LARGEST_JSON = 32 << 20
 DEEPEST = 32
 """Lists and mappings inside one another."""
 LARGEST_INTEGER = 2**63 - 1
+LARGEST_NUMBER = 1e100
+"""Its square is still a number, and so are sums of those; infinity is said as such."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -73,7 +76,7 @@ def read_bytes(path: Path, *, limit: int = LARGEST_JSON) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file: UTF-8, not too deep, no integer beyond 64 bits."""
+    """Read a JSON file: UTF-8, not too deep, no integer beyond 64 bits, no number beyond 1e100."""
     return parse_json(read_bytes(path), str(path))
 
 
@@ -100,7 +103,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 def parse_json(content: bytes, source: str) -> Any:
     """Parse JSON within the same bounds; `source` is what an error names."""
     try:
-        values = json.loads(content.decode("utf-8"), parse_int=_integer)
+        values = json.loads(content.decode("utf-8"), parse_int=_integer, parse_float=_number)
         _check_plain(values)
     except (ValueError, RecursionError) as error:
         reason = f": {error}" if isinstance(error, _BoundError) else ""
@@ -171,6 +174,13 @@ class _BoundError(ValueError):
 def _integer(digits: str) -> int:
     if len(digits) > 20 or abs(number := int(digits)) > LARGEST_INTEGER:
         raise _BoundError(f"an integer of {len(digits)} digits")
+    return number
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if LARGEST_NUMBER < abs(number) < math.inf:
+        raise _BoundError(f"a number beyond {LARGEST_NUMBER:g}")
     return number
 
 

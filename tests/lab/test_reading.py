@@ -65,7 +65,8 @@ def test_a_file_is_read_up_to_a_limit_and_not_beyond(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"\xff", b"[" * 100_000, b'{"a":' * 50 + b"1" + b"}" * 50, b"9" * 400,
-     b"9" * 10_000, b"-" + b"9" * 30, b'"\\ud800"', b'{"\\udfff": 1}', b"{} {}"],
+     b"9" * 10_000, b"-" + b"9" * 30, b'"\\ud800"', b'{"\\udfff": 1}', b"{} {}", b"1e308",
+     b"[-2e100]"],
 )  # fmt: skip
 def test_json_that_is_damaged_deep_or_huge_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.json"
