@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab_runs import Tiny
@@ -199,6 +200,21 @@ def test_a_journal_of_others_is_one_line(line: str, tmp_path: Path) -> None:
 
 def test_a_trial_that_the_search_did_not_make_is_one_line(tmp_path: Path) -> None:
     open_study(tmp_path / JOURNAL, "tune").ask()
+    with pytest.raises(LabError, match=rf"{JOURNAL} is damaged: delete it"):
+        tune(score, SPACE, trials=2, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"point": [1], "settings": "{}"}, {"point": 0, "settings": "[" * 100_000},
+     {"point": 0, "settings": "[1]"}, {"point": True, "settings": "{}"},
+     {"point": 0, "settings": 3}],
+)  # fmt: skip
+def test_a_trial_of_another_shape_is_one_line(attributes: dict[str, Any], tmp_path: Path) -> None:
+    import optuna
+
+    study = open_study(tmp_path / JOURNAL, "tune")
+    study.add_trial(optuna.trial.create_trial(value=1.0, user_attrs=attributes))
     with pytest.raises(LabError, match=rf"{JOURNAL} is damaged: delete it"):
         tune(score, SPACE, trials=2, folder=tmp_path)
 

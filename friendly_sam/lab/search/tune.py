@@ -9,7 +9,6 @@ depends on the settings alone: not on how many processes took part, nor on inter
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import open_to_append, try_lock
+from friendly_sam.lab.reading import checked, parse_json
 from friendly_sam.lab.search.space import Settings, Space, around, at_edge, optuna, points
 from friendly_sam.lab.search.study import JOURNAL, create_trial, damaged, importance, open_study
 
@@ -153,11 +153,12 @@ def _done(study: Study, folder: Path) -> dict[int, Trial]:
     ended: dict[int, Trial] = {}
     for trial in study.get_trials(deepcopy=False):
         try:
-            point, settings = trial.user_attrs["point"], json.loads(trial.user_attrs["settings"])
-        except (KeyError, ValueError, TypeError) as error:  # a trial that `tune` did not make
+            made = checked(trial.user_attrs, {"point": int, "settings": str}, JOURNAL)
+            settings = checked(parse_json(made["settings"].encode(), JOURNAL), dict, JOURNAL)
+        except (LabError, ValueError) as error:  # a trial that `tune` did not make
             raise damaged(folder / JOURNAL) from error
         value = trial.value if trial.state == optuna().trial.TrialState.COMPLETE else None
-        ended.setdefault(point, Trial(settings=settings, value=value))
+        ended.setdefault(made["point"], Trial(settings=settings, value=value))
     return ended
 
 
