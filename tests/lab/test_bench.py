@@ -225,7 +225,12 @@ def test_help_shows_examples(capsys):
     assert not Path("bench").exists()
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", '{"parts": ' + "9" * 400 + "}", "{}"])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, "[1]", '{"parts": ' + "9" * 400 + "}", "{}",
+     '{"parts": {"scaling": {"sizes": {"rounds": 1, "threads": 1, '
+     '"parameters": {"x": [0], "seconds": [{"median": 1}]}}}}}'],
+)  # fmt: skip
 def test_a_file_of_measurements_that_is_damaged_is_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "bench.json").write_text(text)
     with pytest.raises(LabError, match="is damaged or of another version: delete it"):
