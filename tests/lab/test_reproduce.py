@@ -116,6 +116,19 @@ def test_a_damaged_record_is_told_in_one_line_and_left_alone(copy, capsys):
     assert "1 of " in (copy / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    "row",
+    ["[1]", "3", '{"seeds": "x"}', '{"seeds": 1000000000}', '{"seeds": -1}', '{"command": 1}'],
+)
+def test_a_list_of_requests_of_another_shape_is_one_line(row, tmp_path, capsys):
+    text = f'{{"scale": "mini", "rows": {{"table1": {row}}}}}'
+    (tmp_path / "reproduce.json").write_text(text)
+    assert main(["report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "reproduce.json is damaged; delete it and start again" in error
+    assert error.count("\n") == 1
+
+
 def test_a_folder_with_foreign_files_is_refused_and_kept(tmp_path, capsys):
     (tmp_path / "mini").mkdir()
     (tmp_path / "mini" / "thesis.tex").write_text("years of work")

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from friendly_sam.lab.cli.demo_folder import claim
 from friendly_sam.lab.cli.parser import (
-    MOST_SEEDS,
     MOST_WORKERS,
     above_zero,
     command_parser,
     whole,
 )
+from friendly_sam.lab.config.bounds import MOST_SEEDS
 from friendly_sam.lab.config.presets import preset
 from friendly_sam.lab.config.schema import EngineConfig, RunConfig
 from friendly_sam.lab.config.settings import changed

@@ -10,7 +10,6 @@ from typing import NoReturn
 from friendly_sam.lab.config.bounds import LARGEST, number, positive, shown
 from friendly_sam.lab.errors import LabError, with_near_options
 
-MOST_SEEDS = 10_000
 MOST_WORKERS = 1024
 
 

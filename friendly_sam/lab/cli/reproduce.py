@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from friendly_sam.lab.cli.parser import MOST_SEEDS, MOST_WORKERS, Parser, whole
+from friendly_sam.lab.cli.parser import MOST_WORKERS, Parser, whole
+from friendly_sam.lab.config.bounds import MOST_SEEDS
 from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Experiment, Scale, experiment

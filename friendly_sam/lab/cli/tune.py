@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from friendly_sam.lab.cli.parser import MOST_SEEDS, Parser, whole
+from friendly_sam.lab.cli.parser import Parser, whole
 from friendly_sam.lab.cli.run_settings import settings
+from friendly_sam.lab.config.bounds import MOST_SEEDS
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig

@@ -11,6 +11,7 @@ LONGEST_TEXT = 4096
 LARGEST_SEED = 2**63 - 1
 MOST_THREADS = 1024
 """Of one process; far beyond this, threads no longer start and libraries crash."""
+MOST_SEEDS = 10_000
 LARGEST = 1e9
 """Of a setting that has no bound of its own."""
 LARGEST_IMAGE = 4096

@@ -10,11 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from friendly_sam.lab.config.bounds import MOST_SEEDS
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import check_writable, make_folder, write_atomically
 from friendly_sam.lab.reading import checked, read_json_object
 
 MARK = "reproduce.json"
+ASKED: dict[str, Any] = {"command": str, "seeds": (int, type(None))}
+"""What is noted of each experiment; older files lack some of it."""
 
 
 def is_reproduction(folder: Path) -> bool:
@@ -39,9 +42,18 @@ def read_requests(folder: Path) -> dict[str, Any]:
     path = folder / MARK
     try:
         requests = checked(read_json_object(path), {"scale": str, "rows": dict}, str(path))
+        for row in requests["rows"].values():
+            _check_row(row, str(path))
     except LabError as error:
         raise damaged(folder) from error
     return {"scale": requests["scale"], "rows": requests["rows"]}
+
+
+def _check_row(row: Any, source: str) -> None:
+    checked(row, dict, source)
+    checked(row, {name: kind for name, kind in ASKED.items() if name in row}, source)
+    if not 1 <= (row.get("seeds") or 1) <= MOST_SEEDS:
+        raise LabError(f"{source} is damaged: {row['seeds']} seeds")
 
 
 def write_requests(folder: Path, requests: dict[str, Any]) -> None:
