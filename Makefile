@@ -42,6 +42,7 @@ $(VENV)/.docs-installed: $(VENV)/.installed
 
 mutants: setup
 	$(BIN)/python tests/break_promises.py
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/lab/break_remedies.py
 
 # A fork copies the table of pages: with large ones it takes a third of the time.
 LARGE_PAGES = PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1

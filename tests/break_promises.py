@@ -670,9 +670,9 @@ def is_noticed(change: Break, copy: Path) -> bool:
     return code == 1
 
 
-def main() -> int:
+def main(breaks: list[Break]) -> int:
     words = tuple(sys.argv[1:])
-    chosen = [change for change in BREAKS if not words or change.promise.startswith(words)]
+    chosen = [change for change in breaks if not words or change.promise.startswith(words)]
     unnoticed = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_into(Path(folder))
@@ -689,4 +689,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BREAKS))

@@ -162,6 +162,16 @@ def test_a_draft_is_gone_unless_it_was_published(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_draft_of_a_name_that_was_guessed_is_not_opened(
+    victim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("friendly_sam.lab.files.secrets.token_hex", lambda _: "guessed")
+    (tmp_path / f"{DRAFT}guessed").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_atomically(tmp_path / "status.json", "code")
+    assert victim.read_text() == SECRET
+
+
 def test_drafts_of_the_dead_are_swept_up_and_those_of_the_living_stay(tmp_path: Path) -> None:
     (tmp_path / f"{DRAFT}dead").write_text("half")
     with draft(tmp_path) as file:
