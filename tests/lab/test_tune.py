@@ -198,6 +198,15 @@ def test_a_journal_of_others_is_one_line(line: str, tmp_path: Path) -> None:
     assert "\n" not in str(refusal.value)
 
 
+def test_a_journal_without_end_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / JOURNAL).open("wb") as file:
+        file.truncate(10 << 40)  # ten terabytes that take no room
+    began = time.monotonic()
+    with pytest.raises(LabError, match=rf"{JOURNAL} is damaged: delete it"):
+        open_study(tmp_path / JOURNAL, "tune")
+    assert time.monotonic() - began < 10
+
+
 def test_a_trial_that_the_search_did_not_make_is_one_line(tmp_path: Path) -> None:
     open_study(tmp_path / JOURNAL, "tune").ask()
     with pytest.raises(LabError, match=rf"{JOURNAL} is damaged: delete it"):

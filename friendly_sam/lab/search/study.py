@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import check_writable, open_to_append, try_lock
+from friendly_sam.lab.reading import regular_size
 from friendly_sam.lab.search.space import Choice, Range, Settings, Space, distributions, optuna
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 JOURNAL = "studies.journal"
 """Optuna's journal beside the runs; `optuna-dashboard` opens it."""
+LARGEST_JOURNAL = 64 << 20
+"""Bytes: some ten thousand trials."""
 Scored = tuple[Settings, float]
 """Settings, and how good they are."""
 
@@ -28,6 +31,8 @@ def open_study(path: Path, name: str) -> Study:
     check_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     open_to_append(path).close()  # refuses a link
+    if regular_size(path) > LARGEST_JOURNAL:  # Optuna reads it line by line, however long a line is
+        raise damaged(path)
     lock = _Lock(path.with_name(f"{path.name}.lock"))
     backend = package.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
     try:
