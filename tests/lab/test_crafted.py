@@ -127,6 +127,18 @@ def test_a_name_that_cannot_be_taken_is_told_by_that_name(
     assert capsys.readouterr().err == f"fsam: error: {tmp_path / 'page.csv'}: Is a directory\n"
 
 
+def test_the_table_of_a_report_replaces_no_record_of_a_run(
+    cut: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(cut, run)
+    before = (run / "status.json").read_bytes()
+    assert main(["report", str(run), "--output", str(run / "status.html")]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"{run / 'status.json'} is a record of the run there\n")
+    assert (run / "status.json").read_bytes() == before
+
+
 def test_a_run_goes_on_whatever_its_environment_says(cut: Path, tmp_path: Path) -> None:
     shutil.copytree(cut, tmp_path / "run")
     (tmp_path / "run" / "environment.json").write_text('{"starts": 3}')

@@ -11,6 +11,7 @@ from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.files import check_page, write_atomically
 from friendly_sam.lab.paper.reproduction_folder import is_reproduction
+from friendly_sam.lab.records.claim import RECORDS, holds_run
 
 _DESCRIPTION = """\
 Compare any runs: for each data set a table and curves, as a page that needs nothing else.
@@ -35,6 +36,9 @@ def run(arguments: Sequence[str]) -> int:
         return _report_reproduction(options.runs[0], options.output)
     target = options.output or Path("report.html")
     check_page(target)
+    table = target.with_suffix(".json")
+    if table.name in RECORDS and holds_run(target.parent):
+        raise LabError(f"--output {target}: {table} is a record of the run there")
     return _report_runs(options.runs, target)
 
 
