@@ -198,6 +198,7 @@ BAD = [
     (["sharpness", "x", "--grid", "10000000"], "--grid must be between 3 and 1001, got 10000000"),
     (["train", "--engine.threads", "100000"], "engine.threads must be between 1 and 1024, got"),
     (["train", "--engine.device", "meta", *FAST], "engine.device=meta cannot be used"),
+    (["train", "--output", "a" * 300, *FAST], "a: File name too long"),
     (["report", "a\x1b[31mb"], r"a\x1b[31mb does not exist"),
 ]
 

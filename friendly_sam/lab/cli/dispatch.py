@@ -7,6 +7,7 @@ on stderr: exit code 2 for what the user can mend, 1 for a run that failed.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -35,7 +36,8 @@ COMMANDS = {
 """Every command with its summary; `run` of the module of that name does it."""
 INTERNAL = "internal error"
 MENDABLE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
-"""What the system refuses for a name or a permission, not for its own state."""
+ODD_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+"""With these, what the system refuses for a name or a permission, not for its own state."""
 LONGEST_LINE = 1000
 """Characters of an error: a value or a library may bring megabytes."""
 
@@ -89,7 +91,8 @@ def _answered(arguments: Sequence[str]) -> int:
     except OSError as error:
         name = error.filename2 or error.filename  # of a rename, the name that was to be taken
         place = f"{name}: " if name else ""
-        return _fail(f"{place}{error.strerror or error}", 2 if isinstance(error, MENDABLE) else 1)
+        mendable = isinstance(error, MENDABLE) or error.errno in ODD_NAMES
+        return _fail(f"{place}{error.strerror or error}", 2 if mendable else 1)
     except MemoryError as error:
         return _fail(f"out of memory{f': {error}' if str(error) else ''}", 1)
     except RuntimeError as error:
