@@ -26,33 +26,23 @@ DRAFT = ".fsam-draft-"
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a text or bytes as a whole."""
-    with atomic_file(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-
-
-@contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[BufferedRandom]:
-    """Open a file for writing that takes its name at the end of the block."""
     with draft(path.parent) as file:
-        yield file
+        file.write(content.encode() if isinstance(content, str) else content)
         publish(file, path)
 
 
 def write_to_cache(path: Path, content: bytes) -> None:
     """Write one of many files as a whole; not flushed to the disk, so its reader has to check."""
-    with _new_draft(path.parent) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.replace(file.name, path)
-        finally:
-            Path(file.name).unlink(missing_ok=True)
+    with draft(path.parent, sweep=False) as file:
+        file.write(content)
+        publish(file, path, durable=False)
 
 
 @contextlib.contextmanager
-def draft(folder: Path) -> Iterator[BufferedRandom]:
+def draft(folder: Path, *, sweep: bool = True) -> Iterator[BufferedRandom]:
     """Open a new file in a folder; it is gone at the end unless `publish` gave it a name."""
-    _sweep(folder)
+    if sweep:
+        _sweep(folder)
     with _new_draft(folder) as file:
         try:
             yield file
@@ -60,14 +50,16 @@ def draft(folder: Path) -> Iterator[BufferedRandom]:
             Path(file.name).unlink(missing_ok=True)
 
 
-def publish(file: BinaryIO, path: Path) -> None:
-    """Flush a draft to the disk, then give it its name, at once."""
+def publish(file: BinaryIO, path: Path, *, durable: bool = True) -> None:
+    """Flush a draft, to the disk unless told otherwise, then give it its name, at once."""
     file.flush()
-    os.fsync(file.fileno())
+    if durable:
+        os.fsync(file.fileno())
     if os.name != "posix":  # Windows renames no open file
         file.close()
     os.replace(file.name, path)
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
 
 
 def _new_draft(folder: Path) -> BufferedRandom:

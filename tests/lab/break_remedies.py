@@ -49,7 +49,7 @@ REMEDIES = [
     # -- 2 a flipped bit
     of(
         "2 a checksum of the whole file", CHECKPOINTS,
-        "    if ours and ours[2] != _digest(file):\n", "    if False:\n",
+        "    if ours and ours[2] != _digest(file)[:16]:\n", "    if False:\n",
         "test_checkpoint.py::test_no_bit_flip_goes_unnoticed",
     ),
     of(

@@ -32,12 +32,13 @@ from friendly_sam.lab.files import (
     refuse_link,
     write_atomically,
 )
-from friendly_sam.lab.reading import open_regular, read_json_object, regular_size
+from friendly_sam.lab.reading import checked, open_regular, read_json_object, regular_size
 from friendly_sam.lab.training.archive import check_archive
 
 State = dict[str, Any]
 """Tensors, numbers, strings, and lists and dictionaries of those."""
 INDEX = "index.json"
+_INDEX = {"last": (str, type(None)), "best": (str, type(None))}
 _NAME = re.compile(r"step-(\d{8,})-([0-9a-f]{16})\.pt")
 
 
@@ -63,7 +64,7 @@ def read(path: Path) -> State:
 def fingerprint(path: Path) -> str:
     """Return the SHA-256 of a checkpoint."""
     with _opened(path) as file:
-        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
+        return _digest(file)
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -79,14 +80,14 @@ def _opened(path: Path) -> BinaryIO:
 def _compare(file: BinaryIO, name: str) -> None:
     """Refuse a file that does not agree with its name; weights from elsewhere have no checksum."""
     ours = _NAME.fullmatch(name)
-    if ours and ours[2] != _digest(file):
+    if ours and ours[2] != _digest(file)[:16]:
         raise DamagedCheckpointError("the checksum does not match")
     file.seek(0)
 
 
 def _digest(file: BinaryIO) -> str:
     file.seek(0)
-    return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()[:16]
+    return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
 
 
 def write(folder: Path, state: State, step: int) -> Path:
@@ -95,7 +96,7 @@ def write(folder: Path, state: State, step: int) -> Path:
     try:
         with draft(folder) as file:
             torch.save(state, file)
-            path = folder / f"{name}-{_digest(file)}.pt"
+            path = folder / f"{name}-{_digest(file)[:16]}.pt"
             publish(file, path)
     except (OSError, RuntimeError) as error:
         # torch reports a full disk as a RuntimeError, with the system's error as context.
@@ -175,11 +176,10 @@ class Checkpoints:
         path = self.folder / INDEX
         if not path.exists():
             return {}
-        names = read_json_object(path)
-        try:
-            return {key: names[key] and _known(names[key]) for key in ("last", "best")}
-        except (ValueError, KeyError, TypeError) as error:
-            raise LabError(f"{path} is damaged") from error
+        names: dict[str, str | None] = checked(read_json_object(path), _INDEX, str(path))
+        if any(names[key] and not _NAME.fullmatch(names[key]) for key in _INDEX):
+            raise LabError(f"{path} is damaged: it names no checkpoint")  # but any other place
+        return names
 
     def _files(self) -> list[Path]:
         """List the checkpoints, the newest first."""
@@ -192,13 +192,6 @@ class Checkpoints:
 
 def _step(path: Path) -> int:
     return int(path.name.split("-")[1])
-
-
-def _known(name: str) -> str:
-    """Refuse a name that is not that of a checkpoint: it could lead anywhere."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(name)
-    return name
 
 
 def _intact(path: Path | None) -> bool:
