@@ -165,6 +165,8 @@ def test_a_bad_command_line_is_one_line(arguments: list[str], message: str) -> N
     [
         ("methud: {rho: 1}", "there is no setting 'methud' (did you mean method?)"),
         ("method: {rho: [1]}", "method.rho"),
+        ("method: {name: null}", "method.name must not be null (default: "),
+        ("data: {batch_size: null}", "data.batch_size must not be null (default: "),
         ("method: {roh: 1}", "there is no setting method.'roh' (did you mean rho?)"),
         ("config: /etc/passwd", "there is no setting 'config'"),
         ("config: {epochs: 1}", "there is no setting 'config'"),

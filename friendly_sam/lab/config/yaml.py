@@ -155,21 +155,20 @@ def _plain_parser() -> ArgumentParser:
 
 
 def _instantiate(parser: ArgumentParser, parsed: Any) -> RunConfig:
+    _refuse_null(RunConfig, parsed)
     values = parser.instantiate(parsed)
-    config = RunConfig(**{f.name: values[f.name] for f in dataclasses.fields(RunConfig)})
-    _refuse_null(config)
-    return config
+    return RunConfig(**{f.name: values[f.name] for f in dataclasses.fields(RunConfig)})
 
 
-def _refuse_null(config: Any, prefix: str = "") -> None:
+def _refuse_null(kind: Any, parsed: Any, prefix: str = "") -> None:
     """Refuse null where a value is needed; the parser takes it for a value not given."""
-    hints = get_type_hints(type(config))
-    for field in dataclasses.fields(config):
-        name, value = f"{prefix}{field.name}", getattr(config, field.name)
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        name, value = f"{prefix}{field.name}", parsed[field.name]
         if value is None and type(None) not in get_args(hints[field.name]):
             raise ValueError(f"{name} must not be null (default: {field.default})")
-        if dataclasses.is_dataclass(value):
-            _refuse_null(value, f"{name}.")
+        if dataclasses.is_dataclass(hints[field.name]):
+            _refuse_null(hints[field.name], value, f"{name}.")
 
 
 def one_line(error: BaseException | str) -> str:
