@@ -52,15 +52,17 @@ FRESH_EVERY = 400
 class Table:
     """Counts what came of the inputs of each kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: Path | None) -> None:
         self.counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self.wrong: list[str] = []
+        self.page = page
 
     def note(self, kind: str, ending: Ending, arguments: list[str]) -> None:
         """Count one ending."""
         self.counts[kind]["tried"] += 1
-        if self.counts[kind]["tried"] % 500 == 0:
+        if self.counts[kind]["tried"] % 100 == 0:
             print(f"{kind}: {self.counts[kind]['tried']}", flush=True)
+            self.publish()  # so that a run that is stopped has not been for nothing
         if ending.wrong is None:
             self.counts[kind][ENDINGS[ending.code]] += 1
             return
@@ -75,6 +77,11 @@ class Table:
         if (forked.code, forked.said) != (fresh.code, fresh.said):
             both = replace(fresh, wrong=f"another ending in a fresh process, not {forked}")
             self.note(kind, both, arguments)
+
+    def publish(self) -> None:
+        """Put the table into its page, if there is one."""
+        if self.page is not None:
+            publish(self.page, "bad inputs", HEADER, self.rows())
 
     def rows(self) -> list[str]:
         """Return a line for each kind that was tried."""
@@ -132,7 +139,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
     warm_up()
-    table, began = Table(), time.monotonic()
+    table, began = Table(options.page), time.monotonic()
     with tempfile.TemporaryDirectory(dir=RAM) as name:
         material = make_material(Path(name))
         shares, given = sum(KINDS[kind][0] for kind in options.kinds), 0.0
@@ -141,8 +148,7 @@ def main() -> int:
             count = max(1, round(options.count * KINDS[kind][0]))
             end = began + options.seconds * given
             attack(kind, count, options.seed, material, Path(name, "place"), table, end)
-            if options.page:
-                publish(options.page, "bad inputs", HEADER, table.rows())
+            table.publish()
     print(HEADER, *table.rows(), sep="\n")
     print(f"{time.monotonic() - began:.0f} s, seed {options.seed}")
     return int(bool(table.wrong))
