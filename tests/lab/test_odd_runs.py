@@ -15,6 +15,7 @@ from lab_runs import tiny_config
 from friendly_sam.lab import files
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.report.finding import find_runs
+from friendly_sam.lab.report.runs import compare, runs_page
 from friendly_sam.lab.training.trainer import train
 
 FORMULA = r"$\frac{$"
@@ -79,6 +80,22 @@ def test_runs_are_found_beside_folders_nested_without_end(run: Path, tmp_path: P
         assert {found.folder for found in find_runs([tmp_path]).runs} == {run, tmp_path / "other"}
     finally:
         subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True)  # shutil calls itself
+
+
+@pytest.mark.parametrize(("epochs", "drawn"), [(1, 1), (2, 2), (999, 999), (50_000, 1001)])
+def test_a_curve_of_many_epochs_is_drawn_with_fewer_points(
+    epochs: int, drawn: int, run: Path
+) -> None:
+    line = json.loads((run / "metrics.jsonl").read_text())
+    lines = [json.dumps(line | {"epoch": epoch + 1}) for epoch in range(epochs)]
+    (run / "metrics.jsonl").write_text("\n".join([*lines, ""]))
+    page = runs_page(compare(find_runs([run]).runs), "")
+    charts = [section.chart for section in page.sections if section.chart is not None]
+    assert charts
+    for chart in charts:
+        (series,) = chart.series
+        assert (len(series.x), len(series.y)) == (drawn, drawn)
+        assert (series.x[0], series.x[-1]) == (1, epochs)
 
 
 def _forbid_writing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

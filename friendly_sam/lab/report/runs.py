@@ -17,6 +17,8 @@ from friendly_sam.lab.statistics import Difference, Summary, paired_difference, 
 
 MOST = 12
 """Groups that are drawn for a data set; all are in the table."""
+MOST_POINTS = 1000
+"""Epochs of a curve that are drawn at least, where there are more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +176,12 @@ def _curves(groups: Sequence[Group], metric: str, unit: str) -> Panel:
     for group in groups:
         lines = [run.series(metric) for run in group.runs if run.series(metric)]
         shared = min((len(line) for line in lines), default=0)
-        points = [summarize([line[epoch] for line in lines]) for epoch in range(shared)]
+        epochs = [*range(0, shared - 1, max(1, shared // MOST_POINTS)), *[shared - 1][:shared]]
+        points = [summarize([line[epoch] for line in lines]) for epoch in epochs]
         series.append(
             Series(
                 label=group.label,
-                x=list(range(1, shared + 1)),
+                x=[epoch + 1 for epoch in epochs],
                 y=[point.mean for point in points],
                 error=[point.std for point in points] if len(lines) > 1 else None,
                 points=shared == 1,
