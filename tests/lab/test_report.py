@@ -3,8 +3,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +34,21 @@ from friendly_sam.lab.statistics import paired_difference, summarize
 from friendly_sam.lab.training.trainer import train
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_matplotlib_without_a_place_for_its_settings_says_nothing() -> None:
+    code = (
+        "from friendly_sam.lab.plotting.canvas import render\n"
+        "render(lambda axes, ink: axes[0].plot([1, 2]), kind='svg')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "MPLCONFIGDIR": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_summaries_are_numpys() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ def render(
         dpi: pixels per inch.
         inline: for an SVG inside of a page: letters as text, no background.
     """
+    # Where its folder of settings cannot be written, it would say so at length on stderr.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     import matplotlib
 
     matplotlib.use("Agg")
