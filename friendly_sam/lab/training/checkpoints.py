@@ -177,7 +177,7 @@ class Checkpoints:
         if not path.exists():
             return {}
         names: dict[str, str | None] = checked(read_json_object(path), _INDEX, str(path))
-        if any(names[key] and not _NAME.fullmatch(names[key]) for key in _INDEX):
+        if any(name and not _NAME.fullmatch(name) for name in (names["last"], names["best"])):
             raise LabError(f"{path} is damaged: it names no checkpoint")  # but any other place
         return names
 
