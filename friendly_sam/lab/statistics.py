@@ -71,9 +71,7 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
     mean, n = statistics.fmean(values), len(values)
     if n < 2:
         return Interval(mean, -math.inf, math.inf, n)
-    from scipy.stats import t
-
-    reach = float(t.ppf((1 + level) / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
+    reach = _t_quantile((1 + level) / 2, n - 1) * statistics.stdev(values) / math.sqrt(n)
     return Interval(mean, mean - reach, mean + reach, n)
 
 
@@ -101,9 +99,9 @@ def p_value(first: Mapping[int, float], second: Mapping[int, float]) -> float | 
     spread_of_mean = statistics.stdev(differences) / math.sqrt(len(seeds))
     if spread_of_mean == 0:
         return 1.0 if statistics.fmean(differences) == 0 else 0.0
-    from scipy.stats import t
+    from scipy.special import stdtr  # `scipy.stats` has the same, and takes a second to import
 
-    return float(2 * t.sf(abs(statistics.fmean(differences)) / spread_of_mean, len(seeds) - 1))
+    return float(2 * stdtr(len(seeds) - 1, -abs(statistics.fmean(differences)) / spread_of_mean))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -117,11 +115,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def detectable(differences: Sequence[float], power: float = 0.8) -> float:
     """Return the true difference that a paired test at 5 % finds with this probability."""
-    from scipy.stats import t
-
     n = len(differences)
-    reach = float(t.ppf(0.975, n - 1) + t.ppf(power, n - 1))
+    reach = _t_quantile(0.975, n - 1) + _t_quantile(power, n - 1)
     return reach * statistics.stdev(differences) / math.sqrt(n)
+
+
+def _t_quantile(probability: float, freedom: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
 
 
 def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
