@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from friendly_sam.lab import torchrun
 from friendly_sam.lab.cli.parser import Parser
 from friendly_sam.lab.cli.run_settings import settings
+from friendly_sam.lab.config.presets import needs_gpu
 from friendly_sam.lab.config.resolve import resolve
+from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.claim import holds_run
 
@@ -57,6 +60,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     if options.resume and not holds_run(Path(str(config.output))):
         raise LabError(f"--resume: there is no run in {config.output}")
+    if torchrun.rank() == 0:
+        _warn_without_gpu(rest, config)
     from friendly_sam.lab.runner.progress import RunProgress
     from friendly_sam.lab.runner.trackers import Listeners, TrackedRun
     from friendly_sam.lab.training.trainer import train
@@ -71,6 +76,22 @@ def run(arguments: Sequence[str]) -> int:
     if torchrun.rank() == 0:
         print(_closing(folder, listed=progress.announced))
     return 0
+
+
+def _warn_without_gpu(arguments: Sequence[str], config: RunConfig) -> None:
+    """Say at once that a preset is meant for a GPU; an estimate comes after the first steps."""
+    from friendly_sam.lab.training.distributed import choose_device
+
+    parser = Parser(prog="fsam train", add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", default="")
+    name = parser.parse_known_args(list(arguments))[0].preset
+    if needs_gpu(name) and choose_device(config.engine.device).type == "cpu":
+        print(
+            f"warning: {name} is meant for a GPU and runs on the CPU here; after some steps a "
+            "line says how long it will take",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _closing(folder: Path, *, listed: bool) -> str:

@@ -202,6 +202,11 @@ PRESETS: dict[str, str] = {name: words for name, (words, _) in _BUILDERS.items()
 """Every preset with its one-line description; its config is built when it is asked for."""
 
 
+def needs_gpu(name: str) -> bool:
+    """Whether a preset is one of the paper's own scale."""
+    return PRESETS.get(name, "").startswith("GPU")
+
+
 RECIPES = {"efficientnet_lite0": "photos-efficientnet_lite0-fsam"}
 """Pretrained networks, with the preset that `fsam train --model.name` starts from."""
 

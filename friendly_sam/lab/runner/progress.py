@@ -23,10 +23,10 @@ class RunProgress:
         self.task: Any = None
 
     def __enter__(self) -> RunProgress:
-        if self.cache is not None and not Path(self.cache).expanduser().exists():
+        if self.cache is not None:
             print(
-                "the first run computes the features of all images, which takes longer than "
-                f"training; they are kept in {self.cache}",
+                "features of the frozen blocks come first, which may take longer than training; "
+                f"later runs find them in {self.cache}",
                 flush=True,
             )
         if self.bar is not None:
