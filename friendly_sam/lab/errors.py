@@ -65,9 +65,12 @@ class RunError(LabError):
 
 def with_near_options(message: str, options: Iterable[str]) -> str:
     """Add to argparse's message about arguments it does not know the options they come near to."""
-    known, said = list(options), []
+    if not message.startswith("unrecognized arguments"):
+        return message
+    known, said, hint = list(options), [], ""
     for word in message.split():
-        option, equals, value = word.partition("=")
-        hint = did_you_mean(option, known) if option.startswith("--") else ""
-        said.append(f"{option}{hint}{equals}{value}")
-    return " ".join(said) if message.startswith("unrecognized arguments") else message
+        if word.startswith("--"):  # the hint comes after the values of the option before
+            said.append(hint)
+            hint = did_you_mean(word.partition("=")[0], known)
+        said.append(f" {word}")
+    return "".join([*said, hint]).strip()

@@ -115,6 +115,26 @@ def test_a_run_that_will_take_hours_on_a_cpu_says_so_once(
     assert all(words.startswith(("CPU", "GPU")) for words in PRESETS.values())
 
 
+def test_a_preset_for_a_gpu_says_so_before_it_reads_its_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = ["--preset", "cifar10-resnet18-fsam", "--engine.device", "cpu"]
+    assert main(["train", *names, "--data.root", "nowhere"]) == 2
+    assert "cifar10-resnet18-fsam is meant for a GPU" in capsys.readouterr().err
+    assert main(["train", "--preset", "digits-mlp-fsam", "--data.root", "nowhere"]) == 2
+    assert "GPU" not in capsys.readouterr().err
+
+
+def test_every_command_says_its_default_folder_or_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for command in ("demo", "reproduce", "sharpness", "report", "bench", "selftest"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        text = " ".join(capsys.readouterr().out.partition("\noptions:")[2].split())
+        assert "(default" in text.partition("--output")[2][:120], command
+
+
 def test_without_a_network_the_hub_is_not_waited_for(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,19 +160,19 @@ def test_without_a_network_the_hub_is_not_waited_for(
 BAD = [
     (["fly"], "unknown command 'fly': choose from demo, train"),
     (["trian"], "unknown command 'trian' (did you mean train?): choose from"),
-    (["train", "--rho", "0.1"], "--rho (did you mean --method.rho?) 0.1"),
+    (["train", "--rho", "0.1"], "--rho 0.1 (did you mean --method.rho?)"),
     (["train", "--noise", "0.1"], "unrecognized arguments: --noise"),
-    (["train", "--data", "cifar10"], "--data (did you mean --data.name?) cifar10"),
-    (["train", "--noise", "0.2"], "--noise (did you mean --data.label_noise?) 0.2"),
-    (["train", "--learning-rate", "1"], "--learning-rate (did you mean --base.lr?) 1"),
+    (["train", "--data", "cifar10"], "--data cifar10 (did you mean --data.name?)"),
+    (["train", "--noise", "0.2"], "--noise 0.2 (did you mean --data.label_noise?)"),
+    (["train", "--learning-rate", "1"], "--learning-rate 1 (did you mean --base.lr?)"),
     (["train", "--optimzer", "sam"], "unrecognized arguments: --optimzer sam"),
     (["train", "--method.name", "F-SAM"], "unknown method 'F-SAM' (did you mean fsam?)"),
     (["tune", "--trials", "x"], "--trials must be a whole number, got 'x'"),
     (["tune", "--trials", "1"], "--trials must be at least 2, got 1"),
     (["tune", "--seeds", "0"], "--seeds must be at least 1, got 0"),
     (["tune", "--search", "method.rho=2:1"], "--search method.rho=2:1: a range needs 0 < low"),
-    (["train", "--method.rhoo", "1"], "--method.rhoo (did you mean --method.rho?) 1"),
-    (["demo", "--sead=3"], "--sead (did you mean --seeds?)=3 (see fsam demo --help)"),
+    (["train", "--method.rhoo", "1"], "--method.rhoo 1 (did you mean --method.rho?)"),
+    (["demo", "--sead=3"], "--sead=3 (did you mean --seeds?) (see fsam demo --help)"),
     (["train", "--preset", "cifar10-resnet18-fsm"], "did you mean cifar10-resnet18-fsam?"),
     (["train", "--preset"], "expected one argument"),
     (
@@ -172,9 +192,9 @@ BAD = [
     (["train", "--nonsense", "1"], "unrecognized arguments: --nonsense"),
     (["train", "--output"], "expected one argument (see fsam train --help)"),
     (["train", "--resume=yes"], "--resume: ignored explicit argument 'yes'"),
-    (["train", "--preste", "x"], "--preste (did you mean --preset?)"),
+    (["train", "--preste", "x"], "--preste x (did you mean --preset?)"),
     (["train", "--resum"], "--resum (did you mean --resume?)"),
-    (["tune", "--trial", "1"], "--trial (did you mean --trials?)"),
+    (["tune", "--trial", "1"], "--trial 1 (did you mean --trials?)"),
     (["demo", "--workers", "-1"], "workers must be at least 1, got -1"),
     (["demo", "--workers", "0"], "workers must be at least 1, got 0"),
     (["reproduce", "--list", "--workers", "-1"], "--workers must be at least 1, got -1"),

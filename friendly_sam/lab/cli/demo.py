@@ -110,11 +110,23 @@ def run(arguments: Sequence[str]) -> int:
         "SGD, SAM and F-SAM on digits with wrong labels: two minutes, nothing to download.",
         "  fsam demo\n  fsam demo --seeds 10 --radii 0.2 0.4 0.8 1.2",
     )
-    parser.add_argument("--output", type=Path, default=Path("runs/demo"), help="folder to write to")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/demo"),
+        help="folder to write to (default runs/demo)",
+    )
     parser.add_argument(
         "--seeds", type=whole(1, MOST_SEEDS), default=5, help="runs per setting (default 5)"
     )
-    parser.add_argument("--radii", type=above_zero, nargs="+", default=RADII, metavar="R")
+    parser.add_argument(
+        "--radii",
+        type=above_zero,
+        nargs="+",
+        default=RADII,
+        metavar="R",
+        help=f"radii of SAM and F-SAM (default {' '.join(map(str, RADII))})",
+    )
     parser.add_argument(
         "--epochs", type=whole(1, 1_000_000), default=30, help="epochs per run (default 30)"
     )

@@ -94,10 +94,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
-    add("--output", type=Path, default=Path("sharpness.html"), help="the page")
+    add(
+        "--output",
+        type=Path,
+        default=Path("sharpness.html"),
+        help="the page (default sharpness.html)",
+    )
     add("--images", type=whole(1), default=2000, help="training images to use (default 2000)")
-    add("--rho", type=above_zero, default=0.1, help="radius of the rises (default 0.1)")
-    add("--tolerance", type=above_zero, default=1e-3, help="of the eigenvalues (default 0.001)")
+    add("--rho", type=above_zero, default=0.1, help="radius of the loss rises (default 0.1)")
+    add("--tolerance", type=above_zero, default=1e-3, help="relative error of the eigenvalues (default 0.001)")
     add("--grid", type=whole(3, 1001), default=11, help="points a side of the plane (default 11)")
     add(
         "--extent",

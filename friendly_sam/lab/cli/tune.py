@@ -27,6 +27,16 @@ from friendly_sam.lab.search.space import Choice, Range, Settings, Space
 from friendly_sam.lab.search.tune import Tuned, tune
 
 TRIALS, SEEDS = 10, 2
+_DESCRIPTION = f"""\
+Search for learning rate, weight decay, radius or any other setting on validation images.
+
+{(__doc__ or "").partition(chr(10))[2].strip()}
+
+  --trials N               points that are tried (default {TRIALS})
+  --seeds N                runs of each point (default {SEEDS})
+  --search NAME=LOW:HIGH   what is searched, or NAME=A,B,... (default: learning rate, weight
+                           decay and radius, around the run's own)
+"""
 MOST_TRIALS = 10_000
 FIRST_SEED = 1000
 """Seeds of the search: fresh ones report what was chosen."""
@@ -150,10 +160,7 @@ def run(arguments: Sequence[str]) -> int:
         prog="fsam tune",
         usage="fsam tune [--preset NAME] [--config FILE] [--trials N] [--seeds N]\n"
         "                 [--search NAME=LOW:HIGH ...] [--SETTING VALUE ...]",
-        description=f"{(__doc__ or '').partition(chr(10))[2].strip()}\n\n"
-        f"--trials N: points that are tried (default {TRIALS}); --seeds N: runs of each (default "
-        f"{SEEDS});\n--search NAME=LOW:HIGH or NAME=A,B: what is searched (default: learning rate, "
-        "weight decay\nand radius around the run's own).",
+        description=_DESCRIPTION,
         epilog="examples:\n  fsam tune --preset digits-mlp-fsam --data.train_size 800 "
         "--data.validation_size 200\n"
         "  fsam tune --config mine.yaml --search method.rho=0.05:0.4 --trials 5",

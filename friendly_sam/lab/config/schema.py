@@ -128,7 +128,7 @@ class MethodConfig:
     sync_ascent: bool = True
     """Several processes: one common perturbation (true) or each its own (m-sharpness)."""
     replay_rng: bool = False
-    """Return both passes of a step the same dropout masks."""
+    """Give both passes of a step the same dropout masks."""
 
     def __post_init__(self) -> None:
         if self.name not in METHODS:

@@ -180,14 +180,15 @@ def one_line(error: BaseException | str) -> str:
     text = re.sub(
         r"Does not validate against any of the Union subtypes Subtypes: \[(.*?)\] Errors: .*"
         r"Given value: (.*)$",
-        lambda found: f"expected {_in_words(found[1])}, got {found[2]}",
+        lambda found: f"must be {_in_words(found[1])}, got {found[2]}",
         text,
     )
     text = re.sub(
         r"Expected an? ([^.]+)\. Got value: (.*)$",
-        lambda found: f"expected {_in_words(found[1])}, got {found[2]}",
+        lambda found: f"must be {_in_words(found[1])}, got {found[2]}",
         text,
     )
+    text = re.sub(r"^(\S+): must be", r"\1 must be", text)
     return re.sub(r"\d{40,}", lambda found: f"an integer of {len(found[0])} digits", text)
 
 
