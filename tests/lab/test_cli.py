@@ -101,6 +101,23 @@ def test_train_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith(f"was finished already: {folder}")
 
 
+def test_a_run_that_did_not_learn_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--preset", "digits-mlp-fsam", "--method.rho", "30", *FAST]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2].startswith("it did not learn")
+    assert "five times smaller than 30" in lines[-2]
+    assert main(["train", "--preset", "digits-mlp-sgd", *FAST, "--base.lr", "1e-6"]) == 0
+    assert "radius" not in capsys.readouterr().out.splitlines()[-2]
+
+
+def test_nothing_is_said_of_test_images_where_validation_chose(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["--data.train_size", "800", "--data.validation_size", "200", *FAST]
+    assert main(["train", "--preset", "digits-mlp-sgd", *given]) == 0
+    assert "chosen on the test" not in capsys.readouterr().out
+
+
 def test_a_run_that_will_take_hours_on_a_cpu_says_so_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

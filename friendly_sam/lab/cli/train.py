@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,10 @@ from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.claim import holds_run
+from friendly_sam.lab.records.run import Run, read_run
+
+GUESS = 0.98
+"""Share of the loss of a guess that a network which learned something stays below."""
 
 _USAGE = (
     "fsam train [--preset NAME] [--config FILE] [--resume | --overwrite]\n"
@@ -96,17 +101,30 @@ def _warn_without_gpu(arguments: Sequence[str], config: RunConfig) -> None:
 
 def _closing(folder: Path, *, listed: bool) -> str:
     """Say what a finished run came to, and what to look at next."""
-    from friendly_sam.lab.records.run import read_run
-
     run = read_run(folder)
     word = "finished" if listed else "was finished already"
     accuracy = f"test {run.final('test_accuracy'):.2f} %" if run.series("test_accuracy") else ""
-    lines = [f"{word}: {folder}  {accuracy}".rstrip(), f"next: fsam report {folder}"]
-    config = run.config
-    if config.engine.keep_best and not config.data.validation_size:
-        lines.insert(
-            1,
-            "the best checkpoint was chosen on the test images: hold some out with "
-            "--data.validation_size for an honest choice",
+    lines = [f"{word}: {folder}  {accuracy}".rstrip()]
+    if _did_not_learn(run):
+        radius = run.config.method.rho
+        lines.append(
+            "it did not learn: its training loss is that of a guess; try another learning rate"
+            + (f", or a radius five times smaller than {radius:g}" if radius else "")
         )
-    return "\n".join(lines)
+    elif run.config.engine.keep_best and not run.series("validation_accuracy"):
+        lines.append(
+            "the best checkpoint was chosen on the test images: hold some out with "
+            "--data.validation_size for an honest choice"
+        )
+    return "\n".join([*lines, f"next: fsam report {folder}"])
+
+
+def _did_not_learn(run: Run) -> bool:
+    """Whether loss and accuracy are those of a guess: the loss is log(number of classes)."""
+    from friendly_sam.lab.training.classifier import INPUTS, read_inputs
+
+    losses, accuracies = run.series("train_loss"), run.series("test_accuracy")
+    if not losses or not accuracies or not (run.folder / INPUTS).is_file():
+        return False
+    classes = len(read_inputs(run.folder)["classes"])
+    return losses[-1] > GUESS * math.log(classes) and accuracies[-1] < 2 * 100 / classes

@@ -51,6 +51,14 @@ def write_inputs(folder: Path, data: ImageData) -> None:
     write_atomically(folder / INPUTS, json.dumps(values, indent=1) + "\n")
 
 
+def read_inputs(folder: Path) -> dict[str, Any]:
+    """Read what `write_inputs` wrote; refuse what makes no sense."""
+    found = checked(read_json_object(folder / INPUTS), SHAPE, str(folder / INPUTS))
+    if not _makes_sense(found):
+        raise LabError(f"{folder / INPUTS} is damaged: its numbers do not fit each other")
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Classifier:
     """A trained network that takes pictures and gives class names.
@@ -111,9 +119,7 @@ def load_classifier(folder: str | Path) -> Classifier:
         raise LabError(f"{folder} holds no run")
     if not (folder / INPUTS).is_file():
         raise LabError(f"{folder} has no {INPUTS}: the run is older than 0.2; train it again")
-    found = checked(read_json_object(folder / INPUTS), SHAPE, str(folder / INPUTS))
-    if not _makes_sense(found):
-        raise LabError(f"{folder / INPUTS} is damaged: its numbers do not fit each other")
+    found = read_inputs(folder)
     name, classes = from_yaml(folder / "config.yaml").model.name, tuple(found["classes"])
     options = {key: found[key] for key in ("channels", "image_size", "resized")}
     weights = load_weights(str(folder))
