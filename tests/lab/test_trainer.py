@@ -154,6 +154,8 @@ def test_a_finished_run_is_left_alone_and_another_is_refused(tiny: Tiny) -> None
     assert (folder / "status.json").read_bytes() == before
     with pytest.raises(LabError, match="already holds a finished run"):
         train(config)
+    with pytest.raises(LabError, match=r"already holds another run \(base.lr is 0.05 there"):
+        train(tiny(base={"lr": 0.1}))
     with pytest.raises(LabError, match=r"holds another run: base.lr is 0.05 there and 0.1 here"):
         train(tiny(base={"lr": 0.1}), resume=True)
 

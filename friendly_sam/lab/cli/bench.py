@@ -81,7 +81,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--threads", type=whole(1, MOST_THREADS),
         help="threads (default: all cores for the arithmetic, 1 for the rest)",
     )  # fmt: skip
-    parser.add_argument("--output", type=Path, default=Path("bench"), help="folder to write to (default bench)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("bench"), help="folder to write to (default bench)"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
     options = parser.parse_args(list(arguments))
     if options.networks and options.part not in ("arithmetic", "device", "all"):

@@ -305,5 +305,5 @@ def _page(table: Table, chart: Panel, sentences: Sequence[str], seeds: int, epoc
         ],
         footer=f"Mean ± sample standard deviation over {counted(seeds, 'seed')}; differences are "
         "paired by "
-        "seed, with the 95 % t-interval. Made by `fsam demo`.",
+        "seed, with the 95 % t-interval. Made by fsam demo.",
     )

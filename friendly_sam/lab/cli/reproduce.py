@@ -75,7 +75,9 @@ def run(arguments: Sequence[str]) -> int:
         "experiments", nargs="*", metavar="EXPERIMENT", help="one of --list, or `all`"
     )
     parser.add_argument("--list", action="store_true", help="show experiments, runs and times")
-    parser.add_argument("--scale", default="mini", help=f"one of {', '.join(SCALES)} (default mini)")
+    parser.add_argument(
+        "--scale", default="mini", help=f"one of {', '.join(SCALES)} (default mini)"
+    )
     parser.add_argument(
         "--output",
         type=Path,
@@ -91,7 +93,9 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--report-only", action="store_true", help="no runs: write the page")
     parser.add_argument("--cluster", choices=("slurm", "local"), help="submit runs with submitit")
-    parser.add_argument("--slurm", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the jobs")
+    parser.add_argument(
+        "--slurm", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the jobs"
+    )
     given = parser.parse_args(list(arguments))
     asked = [experiment(name) for name in dict.fromkeys(given.experiments) if name != "all"]
     if given.list:

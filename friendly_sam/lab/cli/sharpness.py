@@ -102,7 +102,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add("--images", type=whole(1), default=2000, help="training images to use (default 2000)")
     add("--rho", type=above_zero, default=0.1, help="radius of the loss rises (default 0.1)")
-    add("--tolerance", type=above_zero, default=1e-3, help="relative error of the eigenvalues (default 0.001)")
+    add(
+        "--tolerance",
+        type=above_zero,
+        default=1e-3,
+        help="error of the eigenvalues (default 0.001)",
+    )
     add("--grid", type=whole(3, 1001), default=11, help="points a side of the plane (default 11)")
     add(
         "--extent",

@@ -77,15 +77,23 @@ def look(folder: Path, config: RunConfig, *, resume: bool) -> State | None:
     state = run_state(folder)
     if not resume and _begun(folder):
         what = "a finished run" if state == "finished" else "an unfinished run (--resume goes on)"
+        with contextlib.suppress(LabError):  # a damaged file: it can still be replaced
+            other = _other_settings(folder, config)
+            what = what if other is None else f"another run ({other})"
         raise LabError(
             f"output folder {folder} already holds {what}; choose another --output, "
             "or --overwrite to replace it"
         )
-    if (folder / "config.yaml").is_file():
-        other = difference(from_yaml(folder / "config.yaml"), config)
-        if other is not None:
-            raise LabError(f"output folder {folder} holds another run: {other}")
+    other = _other_settings(folder, config)
+    if other is not None:
+        raise LabError(f"output folder {folder} holds another run: {other}")
     return state
+
+
+def _other_settings(folder: Path, config: RunConfig) -> str | None:
+    """Name the first setting in which the run in a folder is another one."""
+    path = folder / "config.yaml"
+    return difference(from_yaml(path), config) if path.is_file() else None
 
 
 def clear(folder: Path) -> None:
