@@ -8,7 +8,9 @@ import re
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,9 @@ from friendly_sam.lab.cli import demo as demo_module
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.cli.demo import Results, best_with_best, verdict
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.paper.chapters.html import _foreign_svg
 from friendly_sam.lab.paper.tuned_record import read_records
+from friendly_sam.lab.plotting.canvas import Figure
 from friendly_sam.lab.plotting.palette import dashed, looks
 from friendly_sam.lab.plotting.panels import Panel, Series, chart_size, draw_chart
 from friendly_sam.lab.records.claim import claimed
@@ -27,7 +31,7 @@ from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.report.export import as_csv, as_json
 from friendly_sam.lab.report.finding import find_runs
 from friendly_sam.lab.report.groups import LONGEST, group_runs
-from friendly_sam.lab.report.page import Page, Section, render
+from friendly_sam.lab.report.page import Page, Section, _figure, render
 from friendly_sam.lab.report.runs import MOST, compare, key_table, results_table, runs_page, summary
 from friendly_sam.lab.report.tables import Table, plain_table
 from friendly_sam.lab.statistics import paired_difference, summarize
@@ -146,6 +150,25 @@ def test_figures_are_the_same_each_time() -> None:
     assert draw_chart(chart, "svg") != draw_chart(chart, "svg", "dark")
 
 
+def test_panels_side_by_side_are_stacked_on_a_phone() -> None:
+    def paint(panels: Sequence[Any], _: Any) -> None:
+        for axes in panels:
+            axes.plot([0, 1], [0, 1])
+
+    figure = Figure(name="f", alt="two", paint=paint, panels=2, size=(6, 3), narrow=(3, 6))
+    html = render(Page(title="t", sections=[Section(title="s", figure=figure)]))
+    assert html.count('<source media="(max-width: 44rem)') == 2  # light and dark
+    alone = Figure(name="f", alt="one", paint=paint, size=(6, 3))
+    assert "(max-width: 44rem)" not in _figure(alone)
+
+
+def test_a_figure_of_several_panels_has_the_whole_width(tmp_path: Path) -> None:
+    for size, wide in (("720 340", True), ("360 340", False)):
+        path = tmp_path / "figure.svg"
+        path.write_text(f'<svg viewBox="0 0 {size}"></svg>')
+        assert ('class="wide"' in _foreign_svg(path, "words")) == wide
+
+
 def test_runs_are_grouped_by_settings_and_named_by_what_differs(tiny: Tiny) -> None:
     for seed in range(2):
         for rho in (0.1, 0.2):
@@ -153,11 +176,11 @@ def test_runs_are_grouped_by_settings_and_named_by_what_differs(tiny: Tiny) -> N
     sgd = train(tiny("sgd", method={"name": "base"}))
     runs = find_runs([sgd.parent]).runs
     groups = group_runs(runs)
-    assert sorted(group.name for group in groups) == ["SAM rho=0.1", "SAM rho=0.2", "SGD"]
+    assert sorted(group.name for group in groups) == ["SAM ρ=0.1", "SAM ρ=0.2", "SGD"]
     assert sorted(len(group.runs) for group in groups) == [1, 2, 2]
     rows = compare(runs)
     page, table = runs_page(rows, ""), results_table(rows)
-    (row,) = [row for row in table.rows if row[0] == "SAM rho=0.2"]
+    (row,) = [row for row in table.rows if row[0] == "SAM ρ=0.2"]
     values = [r.final("test_accuracy") for r in runs if r.config.method.rho == 0.2]
     assert row[1] == "2"
     assert row[2] == f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}"
@@ -177,10 +200,10 @@ def test_half_trained_and_repeated_runs_are_not_averaged_in(tiny: Tiny) -> None:
     table, page = results_table(rows), runs_page(rows, summary(runs, rows, []))
     assert [row.group.name for row in rows] == ["SGD", "F-SAM", "F-SAM (stopped, 1 of 3 epochs)"]
     named = {row[0]: row for row in table.rows}
-    assert list(named) == ["SGD", "F-SAM", "F-SAM a"]
+    assert list(named) == ["SGD", "F-SAM", "F-SAM (stopped)"]
     key = key_table(rows)
     assert key is not None
-    assert key.rows == [["F-SAM a", "F-SAM (stopped, 1 of 3 epochs)"]]
+    assert key.rows == [["F-SAM (stopped)", "F-SAM (stopped, 1 of 3 epochs)"]]
     assert named["F-SAM"][1:3] == ["1", f"{runs[0].final('test_accuracy'):.2f}"]
     assert not any("against" in title for title in table.header)  # one seed: nothing to compare
     assert "settings and seed are there already: c." in page.lead
@@ -206,6 +229,7 @@ def test_groups_have_names_of_their_own_and_data_are_kept_apart(tiny: Tiny) -> N
     assert [group.name.split()[0] for group in groups] == ["F-SAM"] * 4 + ["SGD"]
     assert len({group.name for group in groups}) == len({group.label for group in groups}) == 5
     assert all(len(group.label) <= LONGEST for group in groups)
+    assert [group.label.rpartition(" (")[2] for group in groups[:2]] == ["stopped)", "failed)"]
     rows = compare([running, failed, *runs])
     assert {row.task for row in rows} == {"digits, train_size 250", "digits, train_size 100"}
     assert all(row.difference is None for row in rows)  # the only base is on other data

@@ -134,7 +134,7 @@ def test_the_page_has_all_runs_and_escapes_their_names(runs, tmp_path, capsys):
     assert "<b>" not in html
     assert "&lt;b&gt;" in html
     assert "[picture" not in html
-    assert html.count("data:image/svg+xml") == 12  # six pictures, light and dark
+    assert html.count("data:image/svg+xml") == 14  # six, light and dark; a phone has its planes
     assert "http" not in html.replace("http://www.w3.org", "")
     out = capsys.readouterr().out
     assert "paper's claim" in out

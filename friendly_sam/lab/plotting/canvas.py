@@ -157,10 +157,14 @@ class Figure:
     columns: int | None = None
     """How many panels stand side by side (default: all)."""
     size: tuple[float, float] = (6.0, 3.7)
+    narrow: tuple[float, float] | None = None
+    """Its size with the panels one below the other, for a phone (default: it stays as it is)."""
 
-    def draw(self, kind: Kind, theme: Theme = "light") -> bytes:
+    def draw(self, kind: Kind, theme: Theme = "light", *, narrow: bool = False) -> bytes:
         """Return its bytes."""
+        stacked = narrow and self.narrow is not None
         return render(
-            self.paint, kind=kind, theme=theme, panels=self.panels, columns=self.columns,
-            size=self.size,
+            self.paint, kind=kind, theme=theme, panels=self.panels,
+            columns=1 if stacked else self.columns,
+            size=self.narrow if stacked and self.narrow else self.size,
         )  # fmt: skip

@@ -15,14 +15,17 @@ from friendly_sam.lab.counting import counted
 from friendly_sam.lab.records.claim import is_being_written
 from friendly_sam.lab.records.run import Run
 
-LONGEST = 24
+LONGEST = 26
 """Letters of a label; a longer one is cut to the method and a letter, and explained in a key."""
 DATA = (
     "name", "train_size", "validation_size", "test_size", "image_size", "classes",
     "label_noise", "noise_from",
 )  # fmt: skip
 """What decides which images and labels a run is trained and tested on."""
-_SHORT = {"data.name": "", "model.name": "", "data.label_noise": "noise", "base.name": ""}
+_SHORT = {
+    "data.name": "", "model.name": "", "base.name": "",
+    "data.label_noise": "noise", "method.rho": "ρ",
+}  # fmt: skip
 """How settings are called in a group's name; empty: the value says it all."""
 
 Settings = tuple[tuple[str, str], ...]
@@ -108,17 +111,24 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 def _labelled(groups: Sequence[Group]) -> list[Group]:
     """Return the groups, each with a short label of its own."""
-    cut = Counter(group.family for group in groups if len(group.name) > LONGEST)
+    cut = Counter(_short_name(group) for group in groups if len(group.name) > LONGEST)
     seen: Counter[str] = Counter()
     labelled = []
     for group in groups:
         short = group.name
         if len(group.name) > LONGEST:
-            alone = cut[group.family] == 1 and all(g.name != group.family for g in groups)
-            short = group.family if alone else f"{group.family} {_letters(seen[group.family])}"
-            seen[group.family] += 1
+            short = _short_name(group)
+            if cut[short] > 1 or any(other.name == short for other in groups):
+                short = _short_name(group, f" {_letters(seen[group.family])}")
+                seen[group.family] += 1
         labelled.append(replace(group, label=short))
     return labelled
+
+
+def _short_name(group: Group, letter: str = "") -> str:
+    """Return the method, a letter, and the state of runs that did not finish."""
+    state = "" if group.finished else f" ({state_of(group.runs[0])})"
+    return f"{group.family}{letter}{state}"
 
 
 def _letters(number: int) -> str:

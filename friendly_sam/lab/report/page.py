@@ -49,6 +49,8 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem
 
 KINDS: tuple[Kind, ...] = ("png", "svg")
 THEMES: tuple[Theme, ...] = ("light", "dark")
+DARK = "(prefers-color-scheme: dark)"
+NARROW = "(max-width: 44rem)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,17 +138,33 @@ def _chart(chart: Panel) -> str:
 
 def _figure(figure: Figure) -> str:
     light, dark = (figure.draw("svg", theme) for theme in THEMES)
-    return _picture(light, dark, figure.alt, figure.size)
+    stacked = ""
+    if figure.narrow is not None and figure.narrow != figure.size:
+        own_light, own_dark = (figure.draw("svg", theme, narrow=True) for theme in THEMES)
+        stacked = _source(f"{NARROW} and {DARK}", own_dark, figure.narrow)
+        stacked += _source(NARROW, own_light, figure.narrow)
+    return _picture(light, dark, figure.alt, figure.size, stacked)
 
 
-def _picture(light: bytes, dark: bytes, alt: str, size: tuple[float, float]) -> str:
-    width, height = (round(160 * side) for side in size)
-    dark_source = f'<source media="(prefers-color-scheme: dark)" srcset="{_uri(dark)}">'
+def _picture(
+    light: bytes, dark: bytes, alt: str, size: tuple[float, float], first: str = ""
+) -> str:
+    """Return a picture for both themes; the sources in `first` come before them."""
     return (
-        f'<figure style="max-width: {7.6 * size[0]:.0f}rem"><picture>{dark_source}'
-        f'<img src="{_uri(light)}" alt="{escape(alt, quote=True)}" width="{width}" '
-        f'height="{height}"></picture></figure>'
+        f'<figure style="max-width: {7.6 * size[0]:.0f}rem"><picture>{first}'
+        f"{_source(DARK, dark, size)}"
+        f'<img src="{_uri(light)}" alt="{escape(alt, quote=True)}" {_sides(size)}>'
+        "</picture></figure>"
     )
+
+
+def _source(media: str, svg: bytes, size: tuple[float, float]) -> str:
+    return f'<source media="{media}" srcset="{_uri(svg)}" {_sides(size)}>'
+
+
+def _sides(size: tuple[float, float]) -> str:
+    width, height = (round(160 * side) for side in size)
+    return f'width="{width}" height="{height}"'
 
 
 def _uri(svg: bytes) -> str:

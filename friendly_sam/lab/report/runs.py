@@ -161,7 +161,12 @@ def results_table(rows: Sequence[Row]) -> Table:
 
 def key_table(rows: Sequence[Row]) -> Table | None:
     """Return what the short labels of a table stand for; `None` where they say it all."""
-    cut = [row.group for row in rows if row.group.label != row.group.name]
+    return label_key([row.group for row in rows])
+
+
+def label_key(groups: Sequence[Group]) -> Table | None:
+    """Return what the short labels of groups stand for; `None` where they say it all."""
+    cut = [group for group in groups if group.label != group.name]
     if not cut:
         return None
     return Table(header=["label", "stands for"], rows=[[group.label, group.name] for group in cut])

@@ -11,6 +11,7 @@ from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.report import page
 from friendly_sam.lab.report.groups import Group, Task, split_by_data
 from friendly_sam.lab.report.page import Page, Section
+from friendly_sam.lab.report.runs import label_key
 from friendly_sam.lab.report.tables import Table
 from friendly_sam.lab.sharpness.figures import density_figure, landscape_figure, landscape_size
 from friendly_sam.lab.sharpness.measured import Measured, curvature_table, rises_table
@@ -59,7 +60,7 @@ def _verdicts(tasks: Sequence[Task], by_folder: Mapping[Path, Measured]) -> str:
     judged = {name: words for name, words in said.items() if words is not None}
     if not judged:
         return UNJUDGED
-    prefix = "" if len(tasks) == 1 else "{}: "
+    prefix = "" if len(tasks) == 1 else "On {}: "
     return " ".join(prefix.format(name) + words for name, words in judged.items())
 
 
@@ -85,7 +86,11 @@ def _sections(task: Task, by_folder: Mapping[Path, Measured]) -> list[Section]:
     several = "" if len(planes) == len(firsts) else f", the first {PLANES} of {len(firsts)}"
     of_first = f"The first seed of each group{several}."
     return [
-        Section(title=f"{task.name}: eigenvalues", chart=_eigenvalues(members, families)),
+        Section(
+            title=f"{task.name}: eigenvalues",
+            chart=_eigenvalues(members, families),
+            key=label_key(task.groups),
+        ),
         Section(
             title=f"{task.name}: spectrum",
             text="The first seed of each group.",
@@ -115,6 +120,7 @@ def _sections(task: Task, by_folder: Mapping[Path, Measured]) -> list[Section]:
                 panels=len(planes),
                 columns=min(2, len(planes)),
                 size=landscape_size(len(planes)),
+                narrow=landscape_size(len(planes), columns=1),
             ),
         ),
         *_paths(task, by_folder),
@@ -179,7 +185,7 @@ def _lines(
 
 def _paths(task: Task, by_folder: Mapping[Path, Measured]) -> list[Section]:
     ends = [
-        (one, one.path)
+        (group.family, one, one.path)
         for group in task.groups
         for run in group.runs
         if (one := by_folder[run.folder]).path is not None and one.path_from is not None
@@ -187,11 +193,13 @@ def _paths(task: Task, by_folder: Mapping[Path, Measured]) -> list[Section]:
     if not ends:
         return []
     series = [
-        Series(label=one.run.folder.name, x=path["x"], y=path["losses"], points=False)
-        for one, path in ends
+        Series(
+            label=one.run.folder.name, x=path["x"], y=path["losses"], points=False, family=family
+        )
+        for family, one, path in ends
         if path is not None
     ]
-    start = ends[0][0].path_from
+    start = ends[0][1].path_from
     chart = Panel(
         title="",
         x_label=f"way from {start} (0) to each run (1)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -15,6 +16,8 @@ from friendly_sam.lab.plotting.panels import inline_svg
 from friendly_sam.lab.report.page import document
 from friendly_sam.lab.report.tables import html_table
 
+WIDE = 2.0
+"""How much wider than high a figure is that has the whole width of the page."""
 _STYLE = """
 :root { color-scheme: light dark; --ground: #ffffff; --soft: #57606a; --raised: #f6f8fa;
   --good: #116329; --good-ground: #dafbe1; --bad: #a40e26; --bad-ground: #ffebe9;
@@ -52,6 +55,7 @@ th { color: var(--soft); font-weight: 600; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr));
   gap: 1rem; margin: 1rem 0; } .panels svg { width: 100%; height: auto; display: block; }
 .panels svg { max-width: 34rem; } .panels img { width: 100%; background: #fff; }
+.panels .wide { grid-column: 1 / -1; }
 details { margin: .7rem 0; } summary { cursor: pointer; color: var(--soft); }
 ul.claims { list-style: none; padding: 0; } ul.claims li { margin: .35rem 0; }
 ul.claims summary { color: inherit; }
@@ -104,17 +108,18 @@ def _style() -> str:
 
 
 def _summary(chapters: Sequence[Chapter]) -> str:
+    counted = any(j.tally for c in chapters for j in c.judgements)
     rows = [
         f'<tr><td><a href="#{escape(c.experiment.name)}">{escape(c.experiment.name)}</a></td>'
         f"<td>{escape(j.text)}</td><td>{_badge(j)}</td>"
-        f'<td class="soft">{escape(j.tally)}</td></tr>'
+        + (f'<td class="soft">{escape(j.tally)}</td></tr>' if counted else "</tr>")
         for c in chapters
         for j in c.judgements
     ]
     return (
         '<h3>What the paper says, and what was seen here</h3><div class="scroll">'
         '<table class="words"><thead><tr><th>experiment</th><th>claim</th><th>here</th>'
-        "<th>intervals</th></tr></thead>"
+        f"{'<th>intervals</th>' if counted else ''}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -156,12 +161,12 @@ def _chapter(chapter: Chapter) -> str:
     if chapter.judgements:
         parts.append(_judgements(chapter.judgements))
     drawn = [
-        inline_svg(p, f"{experiment.name}-{number}") for number, p in enumerate(chapter.panels)
+        f"<div>{inline_svg(p, f'{experiment.name}-{number}')}</div>"
+        for number, p in enumerate(chapter.panels)
     ]
     drawn += [_foreign_svg(path, caption) for path, caption in chapter.figures]
     if drawn:
-        parts.append('<div class="panels">' + "".join(f"<div>{svg}</div>" for svg in drawn))
-        parts.append("</div>")
+        parts.append(f'<div class="panels">{"".join(drawn)}</div>')
     if chapter.measured is not None:
         parts.append("<h3>Measured</h3>" + html_table(chapter.measured))
         parts.append(f'<p class="soft">{escape(chapter.caption)}</p>')
@@ -206,7 +211,13 @@ def _details(title: str, inner: str) -> str:
 
 
 def _foreign_svg(path: Path, caption: str) -> str:
-    """Show an SVG made elsewhere as an image, so that its ids stay its own."""
-    uri = "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
-    text = escape(caption)
-    return f'<img src="{uri}" alt="{text}"><p class="soft">{text}</p>'
+    """Show an SVG made elsewhere as an image, so that its ids stay its own.
+
+    One of several panels has the whole width, else its letters are too small to read.
+    """
+    content = path.read_bytes()
+    uri = "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+    found = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', content)
+    wide = found is not None and float(found[1]) > WIDE * float(found[2])
+    text, kind = escape(caption), ' class="wide"' if wide else ""
+    return f'<div{kind}><img src="{uri}" alt="{text}"><p class="soft">{text}</p></div>'
