@@ -110,6 +110,14 @@ def test_a_run_that_did_not_learn_says_so(capsys: pytest.CaptureFixture[str]) ->
     assert "radius" not in capsys.readouterr().out.splitlines()[-2]
 
 
+@pytest.mark.parametrize("method", ["sgd", "sam", "fsam"])
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_the_presets_of_digits_learn(network: str, method: str) -> None:
+    epochs = ["--epochs", "4", "--engine.tensorboard", "false", "--output", "run"]
+    assert main(["train", "--preset", f"digits-{network}-{method}", *epochs]) == 0
+    assert read_run(Path("run")).final("test_accuracy") > 50
+
+
 def test_nothing_is_said_of_test_images_where_validation_chose(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

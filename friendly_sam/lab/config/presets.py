@@ -47,6 +47,9 @@ TRANSFER_SETS = ("cifar10", "cifar100", "cars", "pets", "flowers")
 
 SMALL = {"sgd": None, "sam": 0.2, "fsam": 0.2}
 """Radius of the small presets: the middle of what works at that size."""
+DIGITS_CNN_RHO = 0.05
+"""With BatchNorm 0.2 is past the cliff (10 % right). F-SAM, n = 5: 0.05 gives 84.9 ± 3.1 and 0.1
+86.7 ± 7.1."""
 
 
 Entry = tuple[str, str, Callable[[], RunConfig]]
@@ -106,10 +109,11 @@ def _transfer(data: str, method: str) -> RunConfig:
 
 def _digits(network: str, method: str) -> RunConfig:
     """Digits with 60 % of the labels replaced: where the radius matters within seconds."""
+    rho = SMALL[method] and (DIGITS_CNN_RHO if network == "cnn" else SMALL[method])
     return RunConfig(
         data=DataConfig(name="digits", train_size=1000, label_noise=0.6, batch_size=64),
         model=ModelConfig(name=network),
-        method=paper_method(method, rho=SMALL[method], decay=0.9),
+        method=paper_method(method, rho=rho, decay=0.9),
         base=BaseConfig(lr=0.05, momentum=0.9, weight_decay=5e-4),
         engine=EngineConfig(threads=1),  # steps so small that more threads only wait for each other
         epochs=30,
