@@ -1,7 +1,7 @@
 """Accelerate: reach through its wrapper for `perturbed`, and step by the wrapper.
 
 `python examples/accelerate_loop.py`, or with more processes
-`torchrun --nproc-per-node 2 examples/accelerate_loop.py`.
+`torchrun --nproc-per-node 2 examples/accelerate_loop.py`. Needs the extras lab and hf.
 """
 
 import argparse

@@ -27,12 +27,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from friendly_sam._machinery.install import how_to_install
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-import transformers
+try:
+    import transformers
+except ModuleNotFoundError as error:
+    needed = how_to_install("lab,hf,tune,pretrained")
+    raise SystemExit(f"{error.name} is not installed: {needed}") from None
 from sentences import Sentence, Sentences, docstrings, parquet
 from study_table import Fresh, guessing, page, table
 
-from friendly_sam._machinery.install import how_to_install
 from friendly_sam.integrations.transformers import SharpnessAwareTrainer
 from friendly_sam.lab.records.measured_once import measured_once
 from friendly_sam.lab.search.space import Range

@@ -1,4 +1,7 @@
-"""Lightning, automatic and manual optimization. `python examples/lightning_module.py`."""
+"""Lightning, automatic and manual optimization. `python examples/lightning_module.py`.
+
+Needs the extras lab and lightning.
+"""
 
 import argparse
 import logging

@@ -1,8 +1,8 @@
-"""A grid of trainings as Slurm jobs through submitit (pip install submitit).
+"""A grid of trainings as Slurm jobs through submitit.
 
 `python examples/slurm_submitit.py` runs them as processes of this machine;
 `python examples/slurm_submitit.py --cluster slurm --partition gpu` queues them as one job array.
-The folder must be one that all machines see.
+The folder must be one that all machines see. Needs the extras lab and cluster.
 """
 
 import argparse
