@@ -41,7 +41,7 @@ def density_figure(spectra: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Pain
 
 def landscape_size(planes: int, columns: int = 2) -> tuple[float, float]:
     """Return the inches of a figure of planes, so many side by side."""
-    return (3.4 if min(planes, columns) == 1 else 6.4), 2.7 * math.ceil(planes / columns)
+    return (4.0 if min(planes, columns) == 1 else 6.4), 2.7 * math.ceil(planes / columns)
 
 
 def landscape_figure(landscapes: Mapping[str, Mapping[str, Any]]) -> Paint:

@@ -55,7 +55,8 @@ th { color: var(--soft); font-weight: 600; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr));
   gap: 1rem; margin: 1rem 0; } .panels svg { width: 100%; height: auto; display: block; }
 .panels svg { max-width: 34rem; } .panels img { width: 100%; background: #fff; }
-.panels .wide { grid-column: 1 / -1; }
+.panels .wide { grid-column: 1 / -1; } .panels { grid-auto-flow: dense; }
+@media (prefers-color-scheme: dark) { .panels img { filter: invert(.93) hue-rotate(180deg); } }
 details { margin: .7rem 0; } summary { cursor: pointer; color: var(--soft); }
 ul.claims { list-style: none; padding: 0; } ul.claims li { margin: .35rem 0; }
 ul.claims summary { color: inherit; }
