@@ -53,9 +53,10 @@ def write_inputs(folder: Path, data: ImageData) -> None:
 
 def read_inputs(folder: Path) -> dict[str, Any]:
     """Read what `write_inputs` wrote; refuse what makes no sense."""
-    found = checked(read_json_object(folder / INPUTS), SHAPE, str(folder / INPUTS))
+    path = folder / INPUTS
+    found: dict[str, Any] = checked(read_json_object(path), SHAPE, str(path))
     if not _makes_sense(found):
-        raise LabError(f"{folder / INPUTS} is damaged: its numbers do not fit each other")
+        raise LabError(f"{path} is damaged: its numbers do not fit each other")
     return found
 
 
