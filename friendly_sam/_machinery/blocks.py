@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 Shards = tuple["ProcessGroup", ...]
 """The process groups over which a tensor is sharded; empty for a tensor that is whole here."""
 
-SHARED_CACHE, OWN_CACHE = 2**20, 2**18
-"""Elements of a block on a CPU: its tensors stay in the cache between the operations on it, in the
-core's own where there are many operations."""
+FEW_OPERATIONS, MANY_OPERATIONS = 2**20, 2**19
+"""Elements of a block on a CPU: its tensors stay in the cache between the operations on it. Where
+there are many it is smaller, but not so small that Python costs more than it saves."""
 SMALLEST = 2**20
 """Elements below which a block on an accelerator is not made smaller."""
 SHARE = 32
@@ -117,7 +117,7 @@ def gather(
     limits: dict[torch.device, int] = {}
     for device in {weight.device for _, weight, _ in rows}:
         if device.type == "cpu":
-            limits[device] = OWN_CACHE if many else SHARED_CACHE
+            limits[device] = MANY_OPERATIONS if many else FEW_OPERATIONS
         else:
             size = sum(weight.numel() for _, weight, _ in rows if weight.device == device)
             limits[device] = max(SMALLEST, size // SHARE) if temporaries else size
