@@ -136,3 +136,39 @@ def test_on_a_cpu_nothing_is_added_up_that_nobody_needs(method, sums):
             pass
         assert found.count == sums
         optimizer.step()
+
+
+class Passes(TorchDispatchMode):
+    """Notes the operations that go over all elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        if name == "dot" or name.startswith("_foreach_"):
+            self.names.append(name.removeprefix("_foreach_"))
+        return function(*args, **(kwargs or {}))
+
+
+THERE_AND_BACK = ["copy_", "add_", "copy_"]  # w is kept, w + ε, and w again
+
+
+@pytest.mark.parametrize(
+    ("method", "passes"),
+    [
+        ("SAM", ["dot"]),
+        ("ASAM", ["abs", "add_", "mul_", "dot", "mul_", "dot"]),
+        ("F-SAM", ["dot", "lerp_", "sub_", "dot"]),
+    ],
+)
+def test_on_a_cpu_no_operation_goes_over_memory_in_vain(method, passes):
+    parameter = torch.nn.Parameter(torch.randn(128, 128))
+    optimizer = FAMILY[method](torch.optim.SGD([parameter], lr=0.1))
+    for _ in range(2):
+        parameter.grad = torch.randn_like(parameter)
+        with Passes() as found, optimizer.perturbed():
+            pass
+        assert found.names == passes + THERE_AND_BACK
+        optimizer.step()
