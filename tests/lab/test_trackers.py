@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,11 @@ def test_wandb_has_settings_and_metrics(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("WANDB_SILENT", "true")
     assert main(["train", *FAST, *QUIET, "--track", "wandb", "--output", "run"]) == 0
     (record,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-    content = record.read_bytes()
+    content, end = record.read_bytes(), time.monotonic() + 30
     last = read_run(Path("run")).metrics[-1]
+    while b"test_accuracy" not in content and time.monotonic() < end:
+        time.sleep(0.2)  # wandb's own process writes on after `finish` has returned
+        content = record.read_bytes()
     for name in ("perturbation_norm", "perturbed_loss", "test_accuracy"):
         assert name.encode() in content
     assert json.dumps(last["perturbed_loss"]).encode() in content

@@ -53,7 +53,7 @@ def _check_row(row: Any, source: str) -> None:
     checked(row, dict, source)
     checked(row, {name: kind for name, kind in ASKED.items() if name in row}, source)
     if not 1 <= (row.get("seeds") or 1) <= MOST_SEEDS:
-        raise LabError(f"{source} is damaged: {row['seeds']} seeds")
+        raise LabError(f"{source} is damaged: seeds is {row['seeds']}")
 
 
 def write_requests(folder: Path, requests: dict[str, Any]) -> None:
