@@ -37,14 +37,15 @@ def measure_step_costs(
     new = {key: run for key, run in timed.items() if key not in known}
     if not new or any(run.engine.device != "cpu" for run in timed.values()):
         return  # a GPU's time is not the processor's
-    base = next(iter(timed))
-    seconds = _measure({base: timed[base], **new}, runs, data_root)
-    known |= {key: value / seconds[base] for key, value in seconds.items()}
+    bases = {_base(key): key for key in reversed(timed)}
+    needed = {key: timed[key] for key in bases.values() if _base(key) in map(_base, new)}
+    seconds = _measure({**needed, **new}, runs, data_root)
+    known |= {key: value / seconds[bases[_base(key)]] for key, value in seconds.items()}
     write_atomically(runs.parent / FILE, json.dumps(known, indent=1) + "\n")
 
 
 def _timed(experiment: Experiment, scale: Scale) -> dict[str, RunConfig]:
-    """Return what is timed of each contender; the first is the base optimizer."""
+    """Return what is timed of each contender; the first over a base is the base alone."""
     tuning = experiment.tuning
     if tuning is None or tuning.report is not None:
         return {}
@@ -52,13 +53,17 @@ def _timed(experiment: Experiment, scale: Scale) -> dict[str, RunConfig]:
     for task in tuning.tasks(scale):
         for contender in task.contenders:
             run = contender.wide()[0]
-            found.setdefault(_key(run, contender.name), tuning.timed(scale, run))
+            found.setdefault(step_cost_key(run, contender.name), tuning.timed(scale, run))
     return found
 
 
-def _key(run: RunConfig, name: str) -> str:
+def step_cost_key(run: RunConfig, name: str) -> str:
     """Name what is timed: a contender over its base optimizer."""
     return f"{BASES[run.base.name]}: {name}"
+
+
+def _base(key: str) -> str:
+    return key.partition(": ")[0]
 
 
 def _measure(first: dict[str, RunConfig], runs: Path, data_root: Path | None) -> dict[str, float]:
@@ -127,6 +132,6 @@ def _read(folder: Path) -> dict[str, float]:
 
 
 def read_step_costs(folder: Path, experiment: Experiment, scale: Scale) -> dict[str, float]:
-    """Read the time of a step of each contender, times the base optimizer's."""
+    """Read the time of a step, times the base optimizer's, by `step_cost_key`."""
     known = _read(folder)
-    return {key.partition(": ")[2]: known[key] for key in _timed(experiment, scale) if key in known}
+    return {key: known[key] for key in _timed(experiment, scale) if key in known}

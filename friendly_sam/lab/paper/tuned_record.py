@@ -18,6 +18,7 @@ from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import Setting
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.results import Measured, Results, Scores
+from friendly_sam.lab.paper.step_cost import step_cost_key
 from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, WIDE, Contender, Task, validation
 from friendly_sam.lab.reading import read_json
 from friendly_sam.lab.search.space import Settings, around, at_edge
@@ -106,7 +107,7 @@ def _record(task: Task, found: Results, searched: Results, command: str) -> Tune
                 for trial in searched.cells
                 if (trial.cell.panel, trial.cell.method) == (task.title, contender.name)
             ]
-            cost = found.step_costs.get(contender.name)
+            cost = found.step_costs.get(step_cost_key(contender.run, contender.name))
             entries.append(_entry(contender, cell, trials, base, cost))
     done = {entry.name for entry in entries}
     return TunedRecord(

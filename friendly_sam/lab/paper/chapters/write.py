@@ -68,6 +68,10 @@ def write_report(folder: Path) -> tuple[Path, str]:
     return folder / "index.html", "\n".join(lines)
 
 
+NOT_RECORDED = {"lr", "step", "seconds", "perturbation_norm", "perturbed_loss"}
+"""Metrics of the last epoch that no number of the report is computed from."""
+
+
 def read_book(folder: Path) -> Book:
     """Read the records of every experiment that was asked for."""
     notes = read_requests(folder)
@@ -105,7 +109,7 @@ def _records(book: Book) -> str:
             {
                 "run": run.folder.name,
                 "seed": run.config.seed,
-                **{name: round(value, 4) for name, value in run.metrics[-1].items()},
+                **{n: round(v, 4) for n, v in run.metrics[-1].items() if n not in NOT_RECORDED},
                 "train_seconds": round(sum(run.series("seconds")), 2),
                 "commit": str(run.environment.get("starts", [{}])[-1].get("commit"))[:12],
             },
