@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from friendly_sam.lab.paper import step_cost, tuned_record, tuning
+from friendly_sam.lab.paper import step_cost, tuning
 from friendly_sam.lab.paper.experiments import figure2, figures, scales, tables
 
 SEEDS = 3
@@ -18,9 +18,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, *, epochs: int = 1, seeds: int = SEE
     monkeypatch.setitem(scales._EPOCHS, "mlp", epochs)
     monkeypatch.setitem(scales._EPOCHS, "cnn", epochs)
     monkeypatch.setitem(tuning.FRESH_SEEDS, "mini", seeds)
-    monkeypatch.setattr(tuning, "WIDE", 1)
-    monkeypatch.setattr(tuning, "NEAR", 1)
-    monkeypatch.setattr(tuned_record, "WIDE", 1)
+    monkeypatch.setitem(tuning.TRIALS, "mini", tuning.Trials(wide=1, near=1))
     monkeypatch.setattr(step_cost, "ROUNDS", 1)
     monkeypatch.setattr(step_cost, "STEPS", 1)
     monkeypatch.setitem(figures.RADII["mini"], "cifar10", (0.1, 0.4))

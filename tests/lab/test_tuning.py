@@ -16,7 +16,6 @@ from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.errors import LabError
-from friendly_sam.lab.paper import tuned_record, tuning
 from friendly_sam.lab.paper.chapters.tuned import (
     accuracy_table,
     against_table,
@@ -27,7 +26,7 @@ from friendly_sam.lab.paper.comparisons import compare
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Scale, experiment
 from friendly_sam.lab.paper.publish import publish
 from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, as_json, read_records
-from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, Contender, is_tuned
+from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, TRIALS, Contender, Trials, is_tuned
 from friendly_sam.lab.paper.which_method import PAGE, answers, better_ones, fill, sentence
 from friendly_sam.lab.runner.pool import Outcome
 from friendly_sam.lab.search.space import Choice, Range, around, at_edge
@@ -57,7 +56,7 @@ def test_every_contender_has_as_many_trials_with_seeds_that_report_nothing(
         for contender in task.contenders:
             wide = contender.wide()
             trials = [*wide, *contender.near(wide[0])]
-            assert len(set(trials)) == tuning.WIDE + tuning.NEAR
+            assert len(set(trials)) == TRIALS[scale].wide + TRIALS[scale].near
             assert {"base.lr", "base.weight_decay"} <= contender.space.keys()
             assert ("method.rho" in contender.space) == (contender.run.method.name != "base")
             for cell in task.trial_cells(contender, trials):
@@ -76,7 +75,7 @@ def test_a_trial_has_one_learning_rate_and_weight_decay_for_all() -> None:
 
 def test_trials_near_the_edge_reach_past_it() -> None:
     space = {"base.lr": Range(0.01, 1.0), "engine.precision": Choice(("fp32", "bf16"))}
-    contender = Contender(name="SGD", run=RunConfig(), space=space)
+    contender = Contender(name="SGD", run=RunConfig(), space=space, trials=TRIALS["mini"])
     at_edge = changed(RunConfig(), {"base.lr": 0.9, "engine.precision": "bf16"})
     near = contender.near(at_edge)
     assert any(run.base.lr > 1.0 for run in near)
@@ -109,8 +108,7 @@ def test_all_ways_to_pay_less_are_there_with_sgd_given_the_same_time() -> None:
 
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch, epochs=2)
-    monkeypatch.setattr(tuning, "WIDE", 2)
-    monkeypatch.setattr(tuned_record, "WIDE", 2)
+    monkeypatch.setitem(TRIALS, "mini", Trials(wide=2, near=1))
     found = experiment("cheaper")
     assert found.tuning is not None
     task = found.tuning.tasks("mini")[0]

@@ -35,6 +35,7 @@ LATER = {
     "data.in_memory": None,  # it was free, though it decides whether images are cropped
     "model.batch_norm": None,
     "model.trained_blocks": None,
+    "engine.eval_epochs": 1,
     "method.average": "full",
     "method.layers": "all",
     **dict.fromkeys(

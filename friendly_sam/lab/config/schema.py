@@ -220,6 +220,8 @@ class EngineConfig:
     """Under `torchrun`: replicate the network, or shard it (FSDP2)."""
     eval_batch_size: int | None = None
     """Images at a time in evaluation (null: as in training, at least 256)."""
+    eval_epochs: int = 1
+    """Measure validation and test images every n epochs, and after the last."""
     checkpoint_epochs: int = 1
     """Write a checkpoint every n epochs (0: only the last)."""
     checkpoint_steps: int = 0
@@ -237,6 +239,7 @@ class EngineConfig:
         positive("engine.clip_norm", self.clip_norm)
         number("engine.micro_batches", self.micro_batches, 1)
         number("engine.eval_batch_size", self.eval_batch_size, 1)
+        number("engine.eval_epochs", self.eval_epochs, 1)
         number("engine.checkpoint_epochs", self.checkpoint_epochs, 0)
         number("engine.checkpoint_steps", self.checkpoint_steps, 0)
         number("engine.decomposition", self.decomposition, 0)

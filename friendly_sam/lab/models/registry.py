@@ -77,10 +77,10 @@ MODELS: dict[str, ModelInfo] = {
     "resnet8w64": ModelInfo(
         description="ResNet-8 of width 64, 1.2 M parameters", make=_resnet8(64)
     ),
-    "resnet12": ModelInfo(
-        description="ResNet-12 of width 32, stem of stride 2, 457 k parameters, for a CPU",
+    "resnet8s2": ModelInfo(
+        description="ResNet-8, stem and blocks of stride 2, 304 k parameters, for 32x32 on a CPU",
         make=lambda classes, channels, size: ResNet(
-            (1, 3, 1), width=32, classes=classes, in_channels=channels, stem_stride=2
+            (0, 1, 1, 1), width=16, classes=classes, in_channels=channels, stem_stride=2
         ),
     ),
     "vgg8_bn": ModelInfo(

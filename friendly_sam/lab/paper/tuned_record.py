@@ -19,7 +19,7 @@ from friendly_sam.lab.config.settings import Setting
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.results import Measured, Results, Scores
 from friendly_sam.lab.paper.step_cost import step_cost_key
-from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, WIDE, Contender, Task, validation
+from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, Contender, Task, validation
 from friendly_sam.lab.reading import read_json
 from friendly_sam.lab.search.space import Settings, around, at_edge
 from friendly_sam.lab.search.study import importance
@@ -50,6 +50,8 @@ class Entry:
     """Settings whose choice lies at the edge of all that was searched."""
     trials: list[Trial]
     """Those over the whole space, then those around the best of them."""
+    wide: int = 6
+    """How many trials there are over the whole space."""
     importance: dict[str, float] = field(default_factory=dict)
     """Share of each setting in how the trials differ (fANOVA)."""
     space: dict[str, str] = field(default_factory=dict)
@@ -143,7 +145,7 @@ def _entry(
     run = resolve(cell.cell.runs[0])
     tried = [_trial(contender, trial) for trial in trials]
     values = contender.settings(run)
-    wide = [trial for trial in tried[:WIDE] if trial.validation is not None]
+    wide = [trial for trial in tried[: contender.trials.wide] if trial.validation is not None]
     near = around(contender.space, max(wide, key=_score).settings) if wide else contender.space
     return Entry(
         name=contender.name,
@@ -153,6 +155,7 @@ def _entry(
         chosen=next(trial for trial in tried if trial.settings == values),
         edge=at_edge(contender.space, near, values),
         trials=tried,
+        wide=contender.trials.wide,
         importance=importance(
             contender.space, [(t.settings, t.validation) for t in tried if t.validation is not None]
         ),

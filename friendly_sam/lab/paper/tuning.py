@@ -1,10 +1,10 @@
 """Every method tuned alike: the same number of trials each, then seeds that chose nothing.
 
-An experiment with a `Tuning` runs in three stages, for every contender of every task alike. `WIDE`
-trials are spread over its whole space, with two seeds each. `NEAR` more lie in the half of the
-space around the best of them, which reaches past an edge where the best lies near one: so a range
-that was too narrow is widened. The trial with the best mean validation accuracy is chosen, and
-only runs of it on fresh seeds are reported.
+An experiment with a `Tuning` runs in three stages, for every contender of every task alike. Some
+trials are spread over its whole space, with two seeds each. Others lie in the half of the space
+around the best of them, which reaches past an edge where the best lies near one: so a range that
+was too narrow is widened. `TRIALS` says how many, the same for all contenders of a scale. The trial
+with the best mean validation accuracy is chosen, and only runs of it on fresh seeds are reported.
 """
 
 from __future__ import annotations
@@ -22,8 +22,29 @@ from friendly_sam.lab.paper.run_folders import place
 from friendly_sam.lab.records.run import run_state
 from friendly_sam.lab.search.space import Settings, Space, around, points
 
-WIDE, NEAR = 6, 4
-"""Trials over the whole space, and around the best of them."""
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """How many trials a contender has."""
+
+    wide: int
+    """Over the whole space."""
+    near: int
+    """Around the best of them."""
+
+    def __str__(self) -> str:
+        return f"{self.wide} + {self.near}"
+
+
+_MANY, _FEW = Trials(wide=6, near=4), Trials(wide=4, near=2)
+TRIALS: dict[Scale, Trials] = {
+    "paper": _MANY,
+    "real": _MANY,
+    "medium": _FEW,
+    "small": _FEW,
+    "mini": _MANY,
+}
+"""Fewer where a run takes minutes of a core."""
 SEARCH_SEEDS = (1000, 1001)
 FRESH_SEEDS: dict[Scale, int] = {"paper": 3, "real": 10, "medium": 5, "small": 5, "mini": 10}
 
@@ -37,15 +58,16 @@ class Contender:
     """All that is not tuned."""
     space: Space
     """What is tuned, by the dotted name of the setting: ranges and choices."""
+    trials: Trials
 
     def wide(self) -> list[RunConfig]:
         """Return the trials over the whole space."""
-        return [changed(self.run, point) for point in points(self.space, WIDE)]
+        return [changed(self.run, point) for point in points(self.space, self.trials.wide)]
 
     def near(self, best: RunConfig) -> list[RunConfig]:
         """Return the trials around one of them."""
         close = around(self.space, self.settings(best))
-        return [changed(self.run, point) for point in points(close, NEAR, seed=1)]
+        return [changed(self.run, point) for point in points(close, self.trials.near, seed=1)]
 
     def settings(self, run: RunConfig) -> Settings:
         """Return what a run has of the tuned settings."""
@@ -156,10 +178,11 @@ def search(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
     cells = list(wide)
     for task in tasks:
         for contender in task.contenders:
-            best = choice(found, task.title, contender.name, folder, WIDE)
+            trials = contender.trials
+            best = choice(found, task.title, contender.name, folder, trials.wide)
             if best is not None:
                 near = contender.near(best.cell.runs[0])
-                cells += task.trial_cells(contender, near, first=WIDE + 1)
+                cells += task.trial_cells(contender, near, first=trials.wide + 1)
     return replace(experiment, cells=lambda scale: cells)
 
 
@@ -179,7 +202,8 @@ def settled(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
     chosen = {}
     for task in experiment.tuning.tasks(scale):
         for contender in task.contenders:
-            best = choice(found, task.title, contender.name, folder, WIDE + NEAR)
+            count = contender.trials.wide + contender.trials.near
+            best = choice(found, task.title, contender.name, folder, count)
             if best is not None:
                 chosen[task.title, contender.name] = best.cell.runs[0]
     cells = experiment.tuning.reported(scale, chosen)

@@ -42,6 +42,10 @@ class Run:
         """Return one metric over the epochs that have it."""
         return [line[name] for line in self.metrics if name in line]
 
+    def epochs(self, name: str) -> list[int]:
+        """Return the epochs, from 1, that have a metric."""
+        return [number for number, line in enumerate(self.metrics, start=1) if name in line]
+
     def final(self, name: str) -> float:
         """Return a metric of the last epoch."""
         values = self.series(name)

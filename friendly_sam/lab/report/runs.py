@@ -179,14 +179,16 @@ def _short(summary: Summary) -> str:
 def _curves(groups: Sequence[Group], metric: str, unit: str) -> Panel:
     series = []
     for group in groups:
-        lines = [run.series(metric) for run in group.runs if run.series(metric)]
+        runs = [run for run in group.runs if run.series(metric)]
+        lines = [run.series(metric) for run in runs]
         shared = min((len(line) for line in lines), default=0)
-        epochs = [*range(0, shared - 1, max(1, shared // MOST_POINTS)), *[shared - 1][:shared]]
-        points = [summarize([line[epoch] for line in lines]) for epoch in epochs]
+        drawn = [*range(0, shared - 1, max(1, shared // MOST_POINTS)), *[shared - 1][:shared]]
+        points = [summarize([line[index] for line in lines]) for index in drawn]
+        epochs = runs[0].epochs(metric) if runs else []
         series.append(
             Series(
                 label=group.label,
-                x=[epoch + 1 for epoch in epochs],
+                x=[epochs[index] for index in drawn],
                 y=[point.mean for point in points],
                 error=[point.std for point in points] if len(lines) > 1 else None,
                 points=shared == 1,

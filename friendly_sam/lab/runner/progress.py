@@ -59,7 +59,8 @@ class RunProgress:
         ]
         if "validation_accuracy" in metrics:
             words.append(f"validation {metrics['validation_accuracy']:6.2f} %")
-        words.append(f"test {metrics['test_accuracy']:6.2f} %")
+        if "test_accuracy" in metrics:
+            words.append(f"test {metrics['test_accuracy']:6.2f} %")
         words.append(f"{metrics['seconds']:.1f} s")
         line = "  ".join(words)
         if self.bar is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -168,7 +169,7 @@ class Trainer:
             metrics = self._measure(epoch)
             if recorder is not None:
                 recorder.epoch(metrics)
-            score = metrics.get("validation_accuracy", metrics["test_accuracy"])
+            score = metrics.get("validation_accuracy", metrics.get("test_accuracy", -math.inf))
             better = config.engine.keep_best and score > position.best
             position.best = max(position.best, score)
             position.epoch, position.batch, position.seconds = epoch + 1, 0, 0.0
@@ -225,7 +226,8 @@ class Trainer:
             "train_accuracy": accuracy,
         }
         share_buffers(self.model, self.here)
-        for name, batches in self.streams.held_out.items():
+        due = (epoch + 1) % self.config.engine.eval_epochs == 0 or epoch + 1 == self.config.epochs
+        for name, batches in self.streams.held_out.items() if due else ():
             loss, accuracy = evaluate(self.network, batches, self.config.engine, self.here)
             metrics |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         metrics |= self.take_step.perturbation(self.here) | self.decomposition(epoch)

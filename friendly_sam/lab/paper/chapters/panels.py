@@ -105,11 +105,12 @@ def _training(results: Results) -> list[Panel]:
 
 
 def _over_epochs(method: str, cell: Measured, metric: str) -> Series:
-    lines = [run.series(metric) for run in cell.runs.values()]
+    runs = list(cell.runs.values())
+    lines = [run.series(metric) for run in runs]
     points = [summarize(values) for values in zip(*lines, strict=False)]
     return Series(
         label=method,
-        x=list(range(1, len(points) + 1)),
+        x=runs[0].epochs(metric)[: len(points)] if runs else [],
         y=[point.mean for point in points],
         error=[point.std for point in points] if len(lines) > 1 else None,
         points=False,

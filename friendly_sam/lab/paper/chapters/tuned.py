@@ -10,7 +10,6 @@ from friendly_sam.lab.paper.chapters.chapter import Chapter, chapter
 from friendly_sam.lab.paper.comparisons import Pair, compare, power
 from friendly_sam.lab.paper.results import Results, Scores
 from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, tuned_records
-from friendly_sam.lab.paper.tuning import NEAR, WIDE
 from friendly_sam.lab.plotting.panels import Panel, Series
 from friendly_sam.lab.report.tables import Table
 from friendly_sam.lab.statistics import interval
@@ -77,7 +76,7 @@ def trials_table(records: Sequence[TunedRecord]) -> Table:
                 rows.append(
                     [
                         _name(records, record, entry),
-                        f"{number}{' (near)' if number > WIDE else ''}",
+                        f"{number}{' (near)' if number > entry.wide else ''}",
                         *[_show(trial, name) for name in columns],
                         "failed" if trial.validation is None else f"{trial.validation:.2f}",
                         "chosen" if trial == entry.chosen else "",
@@ -115,9 +114,9 @@ def caption(records: Sequence[TunedRecord]) -> str:
     n = max(len(entry.last) for record in records for entry in record.entries)
     text = (
         f"Test accuracy with its 95 % t-interval over n = {n} fresh seeds, each contender with the "
-        f"best of {WIDE} + {NEAR} trials; differences from {base.name} are paired by seed, with "
-        "the 95 % t-interval in brackets and p after Holm's correction for the number of "
-        "differences in the table. `*`: the choice lies at the edge of all that was searched."
+        f"best of {base.wide} + {len(base.trials) - base.wide} trials; differences from "
+        f"{base.name} are paired by seed, with the 95 % t-interval in brackets and p after Holm's "
+        "correction for the number of differences in the table. `*`: the choice lies at the edge of all that was searched."
     )
     found = power(pairs(records))
     if found is not None:

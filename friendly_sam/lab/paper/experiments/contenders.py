@@ -13,18 +13,18 @@ from typing import Any
 from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.paper.experiment import Scale
 from friendly_sam.lab.paper.experiments.scales import MAIN, NETWORKS, TITLES, config
-from friendly_sam.lab.paper.tuning import NEAR, WIDE, Contender, Task
+from friendly_sam.lab.paper.tuning import TRIALS, Contender, Task
 from friendly_sam.lab.search.space import Choice, Range
 
 LEARNING_RATES: dict[Scale, tuple[float, float]] = {
     "paper": (0.01, 0.2),
-    "medium": (0.03, 0.4),
+    "medium": (0.05, 0.4),
     "small": (0.005, 0.1),
     "mini": (0.005, 0.1),
 }
 WEIGHT_DECAYS: dict[Scale, tuple[float, float]] = {
     "paper": (1e-4, 1e-2),
-    "medium": (5e-4, 2e-2),
+    "medium": (1e-3, 2e-2),
     "small": (1e-4, 1e-2),
     "mini": (1e-4, 1e-2),
 }
@@ -35,7 +35,7 @@ images, where the ranges of the MLP hold 70 % at most (two seeds)."""
 RADII = {
     "resnet18": 0.1,
     "vgg16_bn": 0.1,
-    "resnet12": 0.063,
+    "resnet8s2": 0.1,
     "resnet8w32": 0.1,
     "vgg8_bn": 0.05,
     "mlp": 0.1,
@@ -43,16 +43,16 @@ RADII = {
 }
 """The middle of the range of SAM's radius; the MLP's lies below the 0.2 that suits a learning rate
 of 0.05, because smaller learning rates, which are in the search, ask for smaller radii."""
-RADIUS_FACTORS: dict[Scale, float] = {"paper": 4.0, "medium": 6.3, "small": 4.0, "mini": 4.0}
+RADIUS_FACTORS: dict[Scale, float] = {"paper": 4.0, "medium": 4.0, "small": 4.0, "mini": 4.0}
 """The range reaches from the middle divided by this to the middle times this."""
 DECAYS = (0.6, 0.9, 0.95)
 """F-SAM's, which the paper tunes (section 6.1)."""
 
 PROTOCOL = (
-    f"Every method, the base optimizer included, gets {WIDE} trials over learning rate, weight "
-    "decay and, where it has them, radius (and F-SAM its decay λ), with two seeds, then "
-    f"{NEAR} more around the best of them, which reach past the edge of a range where the best "
-    "lies near it; the best on validation images runs on fresh seeds, and only those are tabled."
+    "Every method, the base optimizer included, gets the same number of trials over learning rate, "
+    "weight decay and, where it has them, radius (and F-SAM its decay λ), with two seeds, then "
+    "some more around the best of them, which reach past the edge of a range where the best lies "
+    "near it; the best on validation images runs on fresh seeds, and only those are tabled."
 )
 
 
@@ -93,7 +93,7 @@ def contender(
         space["method.rho"] = _radii(scale, network, method, factor)
     if method == "fsam" and run.method.decay is None:
         space["method.decay"] = Choice(DECAYS)
-    return Contender(name=name or label(run), run=run, space=space)
+    return Contender(name=name or label(run), run=run, space=space, trials=TRIALS[scale])
 
 
 def _radii(scale: Scale, network: str, method: str, factor: float) -> Range:
