@@ -116,7 +116,8 @@ def caption(records: Sequence[TunedRecord]) -> str:
         f"Test accuracy with its 95 % t-interval over n = {n} fresh seeds, each contender with the "
         f"best of {base.wide} + {len(base.trials) - base.wide} trials; differences from "
         f"{base.name} are paired by seed, with the 95 % t-interval in brackets and p after Holm's "
-        "correction for the number of differences in the table. `*`: the choice lies at the edge of all that was searched."
+        "correction for the number of differences in the table. `*`: the choice lies at the edge "
+        "of all that was searched."
     )
     found = power(pairs(records))
     if found is not None:
