@@ -11,6 +11,7 @@ from family import FAMILY, closure_of, network
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from friendly_sam import SAM, FriendlySAM
+from friendly_sam._machinery.blocks import FEW_OPERATIONS, MANY_OPERATIONS, Slot, gather
 
 # These tests look at the weights inside the context and take no gradient there.
 pytestmark = pytest.mark.filterwarnings("ignore:.*found no gradient at the perturbed")
@@ -68,6 +69,18 @@ def test_memory_does_not_grow_over_steps(method):
     finally:
         tracemalloc.stop()
     assert live_bytes() <= tensors
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_blocks_are_even_and_few(many):
+    limit = MANY_OPERATIONS if many else FEW_OPERATIONS
+    sizes = [int(limit * share) for share in (1.1, 0.9, 0.4, 4.5, 0.01, 0.01)]
+    parameters = [torch.nn.Parameter(torch.zeros(size)) for size in sizes]
+    slots = [Slot(parameter, torch.zeros_like(parameter)) for parameter in parameters]
+    found = [[len(piece) for piece in block.w] for block in gather(slots, many=many)]
+    assert found[:2] == [sizes[:1], sizes[1:3]]  # cut, 1.1 would leave a block of 0.1
+    even = sizes[3] // 4
+    assert found[2:] == [[even], [even], [even], [even, *sizes[4:]]]
 
 
 IMPORTS = """

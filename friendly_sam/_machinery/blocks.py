@@ -25,7 +25,8 @@ Shards = tuple["ProcessGroup", ...]
 
 FEW_OPERATIONS, MANY_OPERATIONS = 2**20, 2**19
 """Elements of a block on a CPU: its tensors stay in the cache between the operations on it. Where
-there are many it is smaller, but not so small that Python costs more than it saves."""
+there are many it is smaller, but not so small that Python costs more than it saves. A block may be
+half as large again where that saves another one."""
 SMALLEST = 2**20
 """Elements below which a block on an accelerator is not made smaller."""
 SHARE = 32
@@ -135,7 +136,7 @@ def gather(
         block, room = current.get(key, (None, 0))
         for piece in _cut(tensors, limit):
             elements = piece[0].numel()
-            if block is None or elements > room:
+            if block is None or elements > room + limit // 2:
                 block, room = Block(*setting), limit
                 blocks.append(block)
             room -= elements
@@ -194,13 +195,15 @@ def _is_dense(tensor: Tensor) -> bool:
 
 
 def _cut(tensors: list[Tensor], limit: int) -> Iterable[Sequence[Tensor]]:
-    """Cut tensors that belong together into pieces, where they lie in the same dense order."""
-    if tensors[0].numel() <= limit:
+    """Cut tensors that belong together into even pieces, where they lie in the same dense order."""
+    pieces = round(tensors[0].numel() / limit)
+    if pieces <= 1:
         return (tensors,)
+    size = -(-tensors[0].numel() // pieces)
     if all(tensor.is_contiguous() for tensor in tensors):
         flat = [tensor.view(-1) for tensor in tensors]
     elif all(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in tensors):
         flat = [tensor.permute(0, 2, 3, 1).view(-1) for tensor in tensors]
     else:
         return (tensors,)
-    return zip(*(torch.split(row, limit) for row in flat), strict=True)
+    return zip(*(torch.split(row, size) for row in flat), strict=True)
