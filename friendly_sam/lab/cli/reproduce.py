@@ -24,9 +24,9 @@ was measured beside what the paper prints.
 Every method is tuned alike: the same number of trials, chosen on validation images, then fresh
 seeds.
 
-Scales: mini (embedded digits, an hour or two), small (subsets of the real images at 12x12, hours on
-a CPU; needs --data-root or the hub), medium (CIFAR-10 at 32x32, a day), real (a pretrained network
-on photographs, hours; needs the extra pretrained) and paper (the published recipes, for GPUs).
+Scales: mini (embedded digits, an hour or two), small (1,000 images of CIFAR, hours on a CPU; needs
+--data-root or the hub), medium (5,000 images of CIFAR-10, hours), real (a pretrained network on
+photographs, hours; needs the extra pretrained) and paper (the published recipes, for GPUs).
 Runs that are finished are not done again; what was cut off goes on.
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 MOST = 256 << 20
-"""Bytes that are kept: some 9,000 images of 96x96."""
+"""Bytes that are kept: some 9,000 images of 96x96, or all of CIFAR."""
 
 
 class DecodedImages:

@@ -17,8 +17,6 @@ from friendly_sam.lab.data.source import Source
 
 SAMPLES = 4096
 """Images of a split that its digest depends on."""
-SMALL = 64
-"""Pixels a side: smaller images are decoded as quickly as they are looked up."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Selection:
         images = torch.empty(self.dimensions(shape), dtype=torch.uint8)
         for index in range(len(encoded)):
             content = encoded.content(index)
-            if content is None or shape.size <= SMALL:
+            if content is None:
                 images[index] = _fitted(encoded, index, shape.size)
             else:
                 images[index] = DECODED.get(

@@ -19,13 +19,13 @@ from friendly_sam.lab.search.space import Choice, Range
 LEARNING_RATES: dict[Scale, tuple[float, float]] = {
     "paper": (0.01, 0.2),
     "medium": (0.05, 0.4),
-    "small": (0.005, 0.1),
+    "small": (0.03, 0.3),
     "mini": (0.005, 0.1),
 }
 WEIGHT_DECAYS: dict[Scale, tuple[float, float]] = {
     "paper": (1e-4, 1e-2),
     "medium": (1e-3, 2e-2),
-    "small": (1e-4, 1e-2),
+    "small": (1e-3, 2e-2),
     "mini": (1e-4, 1e-2),
 }
 OF_NETWORK = {"cnn": ((1e-3, 0.1), (1e-4, 0.1))}
@@ -36,7 +36,6 @@ RADII = {
     "resnet18": 0.1,
     "vgg16_bn": 0.1,
     "resnet8s2": 0.1,
-    "resnet8w32": 0.1,
     "vgg8_bn": 0.05,
     "mlp": 0.1,
     "cnn": 0.05,

@@ -206,7 +206,7 @@ figure_a1 = Experiment(
     cells=published(_grown_vgg, lambda scale: _published_enlarged(_grown_vgg, _VGG["paper"])),
     mapping={
         "paper": "As published: k from 1 to 10.",
-        "small": "As figure 2(c), with a small VGG (images of 16x16, its least).",
+        "small": "As figure 2(c), with a small VGG.",
         "mini": "As figure 2(c), with the convolutional network.",
     },
     claims=_FALLS,

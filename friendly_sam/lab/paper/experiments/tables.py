@@ -90,7 +90,7 @@ def _table(number: int, data: str) -> Experiment:
         "paper": PAPER,
         "medium": "Clean labels and, with fewer images and more epochs, 40 % random ones. "
         f"{PROTOCOL}",
-        "small": f"One network, {name} at 12x12 with 40 % random labels. {PROTOCOL}",
+        "small": f"One network, 1,000 images, 40 % random labels. {PROTOCOL}",
         "mini": "Digits with 60 % random labels, "
         f"the MLP{' and the CNN.' if number == 2 else '; and with right labels.'} {PROTOCOL}",
     }
