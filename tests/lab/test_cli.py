@@ -9,7 +9,7 @@ import pytest
 import yaml
 from lab_runs import Fsam, Tiny
 
-from friendly_sam.lab.cli import main
+from friendly_sam.lab.cli import dispatch, main
 from friendly_sam.lab.cli.dispatch import COMMANDS
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.presets import PRESETS, preset
@@ -18,6 +18,7 @@ from friendly_sam.lab.config.yaml import from_dict
 from friendly_sam.lab.data.network import hub_is_named
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.runner.progress import RunProgress
+from friendly_sam.lab.training.interrupts import Stopped
 from friendly_sam.lab.training.trainer import train
 
 FAST = ["--engine.threads", "1", "--engine.tensorboard", "false", "--epochs", "1"]
@@ -43,6 +44,21 @@ def test_every_command_has_help_with_an_example_that_fits_a_terminal(
     assert all(c.isprintable() or c == "\n" for c in text)
     assert "\\x" not in text, "a control character, spelt out"
     assert " --data CONFIG" not in text, "a section is no option"
+
+
+@pytest.mark.parametrize(
+    ("command", "how"), [("train", "--resume"), ("reproduce", "the same command")]
+)
+def test_a_command_stopped_by_sigterm_says_how_to_go_on(
+    command: str, how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(arguments: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(dispatch, "_dispatch", stopped)
+    assert main([command]) == 143
+    line = f"fsam: stopped by SIGTERM, nothing is lost: {how} goes on at the last step\n"
+    assert capsys.readouterr().err == line
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,8 @@ from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.records import recorder as records
 from friendly_sam.lab.records.run import read_run, run_state
+from friendly_sam.lab.report.groups import group_runs
+from friendly_sam.lab.report.runs import _curves
 from friendly_sam.lab.training.trainer import train
 
 
@@ -61,6 +63,18 @@ def test_every_option_runs(settings: dict[str, Any], tiny: Tiny) -> None:
     run = read_run(train(tiny(**settings, epochs=3)))
     assert run.series("train_loss")[-1] < run.series("train_loss")[0]
     assert ("validation_loss" in run.metrics[0]) == ("validation_size" in settings.get("data", {}))
+
+
+def test_held_out_images_are_measured_every_few_epochs_and_after_the_last(tiny: Tiny) -> None:
+    data = {"validation_size": 40}
+    often = read_run(train(tiny("often", data=data, epochs=5)))
+    seldom = read_run(train(tiny("seldom", data=data, epochs=5, engine={"eval_epochs": 2})))
+    for name in ("test_accuracy", "validation_loss"):
+        assert seldom.epochs(name) == [2, 4, 5]
+        assert seldom.series(name) == [often.series(name)[epoch - 1] for epoch in (2, 4, 5)]
+    assert seldom.series("train_loss") == often.series("train_loss")
+    (curve,) = _curves(group_runs([seldom]), "test_accuracy", "test accuracy, %").series
+    assert list(curve.x) == [2, 4, 5]
 
 
 def test_one_seed_is_one_result_and_another_is_another(tiny: Tiny) -> None:

@@ -77,7 +77,8 @@ def _answered(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _say("interrupted; what was written so far can be resumed", 130)
     except Stopped:
-        return _say("stopped by SIGTERM, nothing is lost: --resume goes on at the last step", 143)
+        how = "--resume" if arguments[0] == "train" else "the same command"
+        return _say(f"stopped by SIGTERM, nothing is lost: {how} goes on at the last step", 143)
     except BrokenPipeError:
         # Whoever read our output has gone; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
