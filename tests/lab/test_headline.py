@@ -11,7 +11,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_every_task_is_told_once_with_both_methods() -> None:
-    records = [record for name in SOURCES for record in read_records(DOCS / "results" / name)]
+    files = [path for name in SOURCES if (path := DOCS / "results" / name).is_file()]
+    records = [record for path in files for record in read_records(path)]
     found = lines(records)
     assert len({line.label for line in found}) == len(found) >= 8
     assert "over SGD, n = 10" in found[0].label

@@ -21,6 +21,8 @@ from friendly_sam.lab.plotting.palette import Ink, method_look
 SOURCES = (
     "mini/table1.json",
     "mini/table6.json",
+    "medium/table1.json",
+    "medium/table6.json",
     "real/table5.json",
     "real/transfer-noise.json",
 )
@@ -39,8 +41,8 @@ class Line:
 def lines(records: Sequence[TunedRecord]) -> list[Line]:
     """Return the leads of each task, corrected for their number within an experiment's table."""
     found: dict[str, Line] = {}
-    for experiment in dict.fromkeys(record.experiment for record in records):
-        own = [r for r in records if r.experiment == experiment and r.entries]
+    for table in dict.fromkeys((record.scale, record.experiment) for record in records):
+        own = [r for r in records if (r.scale, r.experiment) == table and r.entries]
         pairs = [(e, r.entries[0]) for r in own for e in r.entries if e.name in METHODS]
         leads = compare(pairs)
         for record in own:

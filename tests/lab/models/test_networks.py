@@ -16,7 +16,7 @@ PUBLISHED = {
 }
 """Parameters with 10 classes, and features that enter the head."""
 
-SMALL = ("resnet8", "resnet8w32", "vgg8_bn", "wrn10_2")
+SMALL = ("resnet8", "resnet8s2", "resnet8w32", "vgg8_bn", "wrn10_2")
 
 
 def parameters(model: nn.Module) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.paper.experiment import Scale
-from friendly_sam.lab.paper.experiments.scales import MAIN, NETWORKS, TITLES, config
+from friendly_sam.lab.paper.experiments.scales import LABEL_NOISE, MAIN, NETWORKS, TITLES, config
 from friendly_sam.lab.paper.tuning import TRIALS, Contender, Task
 from friendly_sam.lab.search.space import Choice, Range
 
@@ -126,3 +126,8 @@ def panel_of(scale: Scale, data: str, network: str | None = None) -> str:
     wanted = network or MAIN[scale]
     title = next((t for t, name in NETWORKS[scale].items() if name == wanted), wanted)
     return f"{TITLES[data][scale]}, {title}"
+
+
+def noisy_panel_of(scale: Scale, data: str) -> str:
+    """Name a data set with the share of random labels that is usual at the scale."""
+    return f"{panel_of(scale, data)}, {100 * LABEL_NOISE[scale]:g} % random labels"

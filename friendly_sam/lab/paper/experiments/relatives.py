@@ -7,7 +7,12 @@ from typing import Any
 
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.paper.experiment import Experiment, Scale
-from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of
+from friendly_sam.lab.paper.experiments.contenders import (
+    PROTOCOL,
+    contender,
+    noisy_panel_of,
+    panel_of,
+)
 from friendly_sam.lab.paper.experiments.tables import timed
 from friendly_sam.lab.paper.tuning import Contender, Task, Tuning
 
@@ -57,7 +62,8 @@ def _experiment(
     name: str, title: str, claim: str, contenders: Callable[[Scale], list[Contender]]
 ) -> Experiment:
     def tasks(scale: Scale) -> list[Task]:
-        return [Task(panel=panel_of(scale, "cifar10"), contenders=tuple(contenders(scale)))]
+        panel = noisy_panel_of if scale == "medium" else panel_of
+        return [Task(panel=panel(scale, "cifar10"), contenders=tuple(contenders(scale)))]
 
     tuning = Tuning(tasks=tasks, timed=timed)
     protocol = f"{PROTOCOL} Other settings are the defaults."

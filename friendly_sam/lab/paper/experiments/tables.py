@@ -7,6 +7,7 @@ is what each experiment adds to that. At the scale `paper` the settings are the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from friendly_sam.lab.config.presets import preset
 from friendly_sam.lab.config.resolve import label
@@ -18,6 +19,7 @@ from friendly_sam.lab.paper.experiments.contenders import (
     DECAYS,
     PROTOCOL,
     contender,
+    noisy_panel_of,
     panel_of,
     task,
 )
@@ -79,7 +81,8 @@ def _table(number: int, data: str) -> Experiment:
 
     def tasks(scale: Scale) -> list[Task]:
         if number == 1 and scale == "medium":
-            return [_clean(scale), task(scale, data, FEW)]
+            noisy = replace(task(scale, data, FEW), panel=noisy_panel_of(scale, data))
+            return [_clean(scale), noisy]
         if number == 1 and scale == "mini":
             return [task(scale, data, methods), _clean(scale)]
         networks = NETWORKS[scale].values()
