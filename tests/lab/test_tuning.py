@@ -229,6 +229,14 @@ def test_where_nothing_beats_the_base_optimizer_it_says_so() -> None:
     assert rival.name == "SGD, longer"
 
 
+def test_the_rival_is_picked_as_the_answer_is() -> None:
+    longer = entry("SGD, longer", 86.0, method="SGD", passes=2.0)
+    unlucky = dataclasses.replace(longer, chosen=Trial(settings={}, validation=70.0))
+    rival, found = better_ones(record(unlucky, entry("dear", 85.0, passes=2.0)), 2.0)
+    assert rival is unlucky
+    assert found[0].verdict == "worse"
+
+
 def test_differences_are_corrected_for_their_number() -> None:
     base, one, two = record(entry("one", 80.03), entry("two", 80.03)).entries
     alone, both = compare([(one, base)]), compare([(one, base), (two, base)])

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from friendly_sam.lab.counting import counted
 from friendly_sam.lab.files import write_atomically
@@ -73,11 +74,14 @@ def _contains(whole: TunedRecord, part: TunedRecord) -> bool:
 
 
 def affordable(record: TunedRecord, budget: float) -> tuple[Entry | None, list[Entry]]:
-    """Return the best base optimizer that a budget allows, by validation, and the methods."""
+    """Return the base optimizer with the highest mean that a budget allows, and the methods.
+
+    The answer is the method with the highest mean, so the rival is picked the same way.
+    """
     inside = [entry for entry in record.entries if entry.passes <= budget + 1e-9 and entry.last]
     base = record.entries[0].method
     rivals = [entry for entry in inside if entry.method == base]
-    rival = max(rivals, key=lambda entry: entry.chosen.validation or 0.0, default=None)
+    rival = max(rivals, key=lambda entry: fmean(entry.last.values()), default=None)
     return rival, [entry for entry in inside if entry.method != base]
 
 
