@@ -114,7 +114,7 @@ def caption(records: Sequence[TunedRecord]) -> str:
     n = max(len(entry.last) for record in records for entry in record.entries)
     text = (
         f"Test accuracy with its 95 % t-interval over n = {n} fresh seeds, each contender with the "
-        f"best of {base.wide} + {len(base.trials) - base.wide} trials; differences from "
+        f"best of {base.wide} + {counted(len(base.trials) - base.wide, 'trial')}; differences from "
         f"{base.name} are paired by seed, with the 95 % t-interval in brackets and p after Holm's "
         "correction for the number of differences in the table. `*`: the choice lies at the edge "
         "of all that was searched."
