@@ -32,9 +32,6 @@ class Trials:
     near: int
     """Around the best of them."""
 
-    def __str__(self) -> str:
-        return f"{self.wide} + {self.near}"
-
 
 _MANY, _FEW = Trials(wide=6, near=4), Trials(wide=4, near=2)
 TRIALS: dict[Scale, Trials] = {

@@ -87,7 +87,7 @@ QUICK = EngineConfig(
 )
 """Runs so short that a checkpoint before their end costs more than it saves."""
 CIFAR = dataclasses.replace(QUICK, channels_last=True, eval_batch_size=500)
-"""Held-out images are measured four times: after every epoch they would take as long as training at
+"""Held-out images are measured every few epochs: after each they would take as long as training at
 `small`."""
 
 
