@@ -21,8 +21,11 @@ from friendly_sam.lab.plotting.palette import Ink, method_look
 SOURCES = (
     "mini/table1.json",
     "mini/table6.json",
+    "small/table1.json",
+    "small/table2.json",
+    "small/table6.json",
     "medium/table1.json",
-    "medium/table6.json",
+    "medium/long-training.json",
     "real/table5.json",
     "real/transfer-noise.json",
 )

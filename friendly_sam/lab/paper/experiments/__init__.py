@@ -11,7 +11,7 @@ from friendly_sam.lab.paper.experiments.figures import (
     figure_a2,
     figure_a3,
 )
-from friendly_sam.lab.paper.experiments.own_studies import ascent_fraction
+from friendly_sam.lab.paper.experiments.own_studies import ascent_fraction, long_training
 from friendly_sam.lab.paper.experiments.photographs import transfer_noise
 from friendly_sam.lab.paper.experiments.relatives import cheaper, relatives
 from friendly_sam.lab.paper.experiments.tables import decay, table1, table2, table3, table4, table6
@@ -25,7 +25,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for entry in (
         table1, table2, table3, table4, table5, table6, decay,
         figure2a, figure2b, figure2c, figure_a1, figure3, figure4, figure_a2, figure_a3,
-        theory, ascent_fraction, relatives, cheaper, transfer_noise,
+        theory, ascent_fraction, relatives, cheaper, long_training, transfer_noise,
     )
 }  # fmt: skip
 """Every experiment, in the order of the page."""

@@ -16,7 +16,7 @@ from friendly_sam.lab.paper.tuning import Chosen, Task, fresh_cell
 
 RADII: dict[Scale, dict[str, tuple[float, ...]]] = {
     "paper": {"cifar10": (0.025, 0.05, 0.1, 0.2, 0.4), "cifar100": (0.05, 0.1, 0.2, 0.4, 0.8)},
-    "small": dict.fromkeys(("cifar10", "cifar100"), (0.05, 0.1, 0.2, 0.4)),
+    "small": dict.fromkeys(("cifar10", "cifar100"), (0.05, 0.1, 0.2, 0.4, 0.8)),
     "mini": dict.fromkeys(("cifar10", "cifar100"), (0.05, 0.1, 0.2, 0.4, 0.8)),
 }
 """The sweep of figure 3; at paper scale around the radius of section 6.1, by factors of 2."""
@@ -80,7 +80,7 @@ figure3 = Experiment(
 
 BATCHES: dict[Scale, tuple[int, ...]] = {
     "paper": (128, 512, 2048),
-    "small": (32, 128, 512),
+    "small": (16, 64, 256),
     "mini": (32, 128, 512),
 }
 
@@ -116,7 +116,7 @@ figure4 = Experiment(
     ),
     mapping={
         "paper": "The text names neither task nor network: CIFAR-10 and ResNet-18, as everywhere.",
-        "small": f"As table 1, batches of 32, 128 and 512 out of 1,000 images. {PROTOCOL} At each "
+        "small": f"As table 1, batches of 16, 64 and 256 out of 1,000 images. {PROTOCOL} At each "
         "batch size anew; the range of learning rates follows its square root.",
         "mini": f"As table 1, batches of 32, 128 and 512 out of 800 images. {PROTOCOL} At each "
         "batch size anew; the range of learning rates follows its square root.",

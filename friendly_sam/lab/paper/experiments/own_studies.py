@@ -1,14 +1,16 @@
-"""A study of our own: the ascent on a fraction of the batch."""
+"""Studies of our own: the ascent on a fraction of the batch; long training on few images."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.paper.claims import beats
 from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of
 from friendly_sam.lab.paper.experiments.tables import timed
-from friendly_sam.lab.paper.tuning import Task, Tuning
+from friendly_sam.lab.paper.tuning import Contender, Task, Tuning
 
 FRACTIONS = {1.0: "", 0.25: ", 1/4", 0.125: ", 1/8"}
 
@@ -50,4 +52,66 @@ ascent_fraction = Experiment(
     ),
     drawing="cost",
     tuning=_tuning,
+)
+
+EPOCHS = 60
+LONG = {
+    "SGD": ("sgd", 1),
+    "SGD, twice the epochs": ("sgd", 2),
+    "SAM": ("sam", 1),
+    "F-SAM": ("fsam", 1),
+}
+"""Contender to method and epochs, times the others': SAM's price, paid in epochs."""
+
+
+def _long(scale: Scale, noise: float) -> Task:
+    words = f"{100 * noise:g} % random labels" if noise else "right labels"
+    return Task(
+        panel=f"CIFAR-10, 1,000 images, {words}",
+        contenders=tuple(
+            _few_images(contender(scale, "cifar10", method, name=name, noise=noise), times)
+            for name, (method, times) in LONG.items()
+        ),
+    )
+
+
+def _few_images(made: Contender, times: int) -> Contender:
+    """Return a contender on a thousand images, for many epochs, with crops and flips."""
+    epochs = times * EPOCHS
+    changes = {
+        "data.train_size": 1000,
+        "data.test_size": None,
+        "data.crop_padding": 4,
+        "epochs": epochs,
+        "schedule.warmup_epochs": epochs / 5,
+        "engine.eval_epochs": epochs // 6,
+    }
+    return dataclasses.replace(made, run=changed(made.run, changes))
+
+
+def _long_tasks(scale: Scale) -> list[Task]:
+    return [_long(scale, noise) for noise in (0.0, 0.4)] if scale == "medium" else []
+
+
+_long_tuning = Tuning(tasks=_long_tasks)
+long_training = Experiment(
+    name="long-training",
+    title="A study of our own: long training on few images",
+    claim="Not in the paper: where training is long enough to memorise in spite of crops and "
+    "flips, what do SAM and F-SAM gain over an SGD that is tuned alike, and over one that has "
+    "their time?",
+    cells=_long_tuning.unchosen,
+    mapping={
+        "medium": f"CIFAR-10 at 32x32, 1,000 images, {EPOCHS} epochs, crops and flips, batches of "
+        f"128, all 10,000 test images, measured six times. {PROTOCOL}",
+    },
+    claims=(
+        beats("SAM", "SGD", text="SAM beats SGD"),
+        beats("F-SAM", "SGD", text="F-SAM beats SGD"),
+        beats("F-SAM", "SAM", text="F-SAM beats SAM"),
+        beats("SAM", "SGD, twice the epochs", text="SAM beats SGD with twice the epochs"),
+        beats("F-SAM", "SGD, twice the epochs", text="F-SAM beats SGD with twice the epochs"),
+    ),
+    drawing="cost",
+    tuning=_long_tuning,
 )
