@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,19 @@ SWEEP: Values = {
 )
 def test_claims_about_sweeps(claim: Claim, verdict: str):
     assert claim.judge(results(SWEEP)).verdict == verdict
+
+
+def test_a_contender_whose_settings_are_not_chosen_yet_keeps_a_claim_open():
+    found = results({FSAM: UP, SAM: DOWN})
+    waiting = replace(found, experiment=replace(found.experiment, unsettled=True))
+    assert beats("F-SAM", "SAM").judge(waiting).verdict == "undecided"
+    against = replace(waiting, cells=results({FSAM: DOWN, SAM: UP}).cells)
+    assert beats("F-SAM", "SAM").judge(against).verdict == "does not hold"
+
+
+def test_a_gain_does_not_grow_over_a_single_point():
+    one = {key: scores for key, scores in SWEEP.items() if key[1] == 0.1}
+    assert gain_grows("F-SAM", "SAM", text="").judge(results(one)).verdict == "not run"
 
 
 def test_a_rate_that_was_not_run_keeps_the_claim_open():

@@ -24,9 +24,16 @@ from friendly_sam.lab.paper.chapters.tuned import (
 )
 from friendly_sam.lab.paper.comparisons import compare
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Scale, experiment
-from friendly_sam.lab.paper.publish import publish
+from friendly_sam.lab.paper.publish import merged, publish
 from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, as_json, read_records
-from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, TRIALS, Contender, Trials, is_tuned
+from friendly_sam.lab.paper.tuning import (
+    SEARCH_SEEDS,
+    TRIALS,
+    Contender,
+    Trials,
+    is_tuned,
+    settled,
+)
 from friendly_sam.lab.paper.which_method import PAGE, answers, better_ones, fill, sentence
 from friendly_sam.lab.runner.pool import Outcome
 from friendly_sam.lab.search.space import Choice, Range, around, at_edge
@@ -131,9 +138,11 @@ def test_the_search_chooses_on_validation_and_fresh_seeds_are_tabled(
 
     _tiny(monkeypatch)
     monkeypatch.setattr(reproduce, "run_all", in_this_process)
+    assert settled(EXPERIMENTS["cheaper"], "mini", tmp_path / "mini" / "runs").unsettled
     command = ["reproduce", "cheaper", "--output", str(tmp_path), "--workers", "1"]
     assert main(command) == 0
     folder = tmp_path / "mini"
+    assert not settled(EXPERIMENTS["cheaper"], "mini", folder / "runs").unsettled
     (record,) = read_records(folder / "cheaper.json")
     assert [entry.name for entry in record.entries] == ["SGD", "MSAM"]
     assert not record.waiting
@@ -159,6 +168,16 @@ def test_the_search_chooses_on_validation_and_fresh_seeds_are_tabled(
     kept = (folder / "cheaper.json").read_text()
     assert main(command) == 0
     assert (folder / "cheaper.json").read_text() == kept
+
+
+def test_a_page_keeps_what_was_not_run_again_and_drops_what_the_scale_no_longer_has() -> None:
+    foot = "\n---\nfoot"
+    row = "| [{0}](#{0}) | claim | undecided | |\n"
+    old = f"head\n{row.format('table1')}{row.format('table6')}\n## table1\nold\n\n## table6\n"
+    new = f"head\n{row.format('cheaper')}\n## cheaper\nnew\n"
+    page = merged(old + foot, new + foot, "medium")
+    assert [word in page for word in ("## table1", "## cheaper", "table6")] == [True, True, False]
+    assert "## table6" in merged(old + foot, new + foot, "mini")
 
 
 def entry(name: str, mean: float, *, method: str = "F-SAM", passes: float = 1.0) -> Entry:

@@ -84,14 +84,15 @@ class Claim:
 
 def judge_all(claims: Sequence[Claim], results: Results) -> list[Judgement]:
     """Return the verdicts on all claims of an experiment, corrected for their number."""
+    partial = results.experiment.unsettled
     last = _corrected([claim.compare(results) for claim in claims])
     early = _corrected([claim.compare(results.preferring()) for claim in claims])
     return [
         Judgement(
             text=claim.text,
-            verdict=decide(comparisons),
+            verdict=decide(comparisons, partial=partial),
             comparisons=tuple(comparisons),
-            preferred=None if comparisons == same else decide(same),
+            preferred=None if comparisons == same else decide(same, partial=partial),
         )
         for claim, comparisons, same in zip(claims, last, early, strict=True)
     ]
@@ -106,13 +107,13 @@ def _corrected(comparisons: list[list[Comparison]]) -> list[list[Comparison]]:
     ]
 
 
-def decide(comparisons: Sequence[Comparison]) -> Verdict:
-    """Turn differences into a verdict."""
+def decide(comparisons: Sequence[Comparison], *, partial: bool = False) -> Verdict:
+    """Turn differences into a verdict; where some are not known yet, none can hold."""
     if not any(c.n for c in comparisons):
         return "not run"
     if any(c.speaks(-1) for c in comparisons):
         return "does not hold"
-    return "holds" if all(c.speaks(1) for c in comparisons) else "undecided"
+    return "holds" if not partial and all(c.speaks(1) for c in comparisons) else "undecided"
 
 
 def show_p(p: float) -> str:
@@ -210,7 +211,7 @@ def gain_grows(first: str, second: str, *, text: str) -> Claim:
             asked = _asked(results, panel, first)
             most: Scores = {}
             least: Scores = {}
-            if shared and (shared[0], shared[-1]) == (asked[0], asked[-1]):
+            if len(shared) > 1 and (shared[0], shared[-1]) == (asked[0], asked[-1]):
                 most = _lead(results, panel, first, second, shared[-1])
                 least = _lead(results, panel, first, second, shared[0])
             label = f"{panel}: lead of {first} at {asked[-1]:g} minus at {asked[0]:g}"

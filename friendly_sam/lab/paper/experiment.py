@@ -61,6 +61,8 @@ class Experiment:
 
     tuning: Tuning | None = None
     """How its settings are searched for; its cells are then those of the settings chosen."""
+    unsettled: bool = False
+    """Settings of some contender are not chosen yet, so that its cells are not known."""
     one_setting: bool = False
     """It is about what happens at one setting of everything else, not about the best of each."""
 

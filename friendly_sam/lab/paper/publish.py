@@ -3,8 +3,8 @@
     python -m friendly_sam.lab.paper.publish runs/reproduce/mini docs
 
 puts the experiments of that folder into `docs/results/mini`, in the place of what was there of
-them; those that the folder does not have stay as they were. Then it makes the tables of
-`docs/which-method.md` and README's picture again.
+them; those that the folder does not have stay as they were, unless the scale no longer has them.
+Then it makes the tables of `docs/which-method.md` and README's picture again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def publish(folder: Path, docs: Path) -> Path:
     target = docs / "results" / scale
     (target / "figures").mkdir(parents=True, exist_ok=True)
     new, old = _text(folder / "results.md"), _text(target / "README.md")
-    page = merged(old, new)
+    page = merged(old, new, scale)
     for path in _FIGURE.findall(new):
         shutil.copyfile(folder / path, target / path)
     for name in chapters(new):
@@ -57,10 +57,12 @@ def chapters(page: str) -> dict[str, str]:
     return {part.split("\n", 1)[0]: part.rstrip() for part in parts}
 
 
-def merged(old: str, new: str) -> str:
-    """Return the new page with the experiments that only the old one has."""
+def merged(old: str, new: str, scale: str) -> str:
+    """Return the new page with the experiments of the scale that only the old one has."""
     texts = {**chapters(old), **chapters(new)}
-    order = [name for name in EXPERIMENTS if name in texts]
+    order = [
+        name for name, found in EXPERIMENTS.items() if name in texts and scale in found.mapping
+    ]
     own = set(chapters(new))
     verdicts: dict[str, list[str]] = {name: [] for name in order}
     for page, wanted in ((old, set(order) - own), (new, own)):

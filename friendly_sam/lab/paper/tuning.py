@@ -196,15 +196,16 @@ def settled(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
     if experiment.tuning is None or not is_tuned(experiment, scale):
         return experiment
     found = collect(search(experiment, scale, folder), scale, folder)
-    chosen = {}
-    for task in experiment.tuning.tasks(scale):
+    chosen, tasks = {}, experiment.tuning.tasks(scale)
+    for task in tasks:
         for contender in task.contenders:
             count = contender.trials.wide + contender.trials.near
             best = choice(found, task.title, contender.name, folder, count)
             if best is not None:
                 chosen[task.title, contender.name] = best.cell.runs[0]
     cells = experiment.tuning.reported(scale, chosen)
-    return replace(experiment, cells=lambda scale: cells)
+    unsettled = len(chosen) < sum(len(task.contenders) for task in tasks)
+    return replace(experiment, cells=lambda scale: cells, unsettled=unsettled)
 
 
 def choice(found: Results, title: str, name: str, folder: Path, trials: int) -> Measured | None:
