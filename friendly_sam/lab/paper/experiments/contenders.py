@@ -98,11 +98,13 @@ def contender(
 def _radii(scale: Scale, network: str, method: str, factor: float) -> Range:
     """Return the range of a radius.
 
-    ASAM's neighbourhood is measured in shares of the weights, so its radii are larger; WSAM at its
-    default weighs the perturbed gradient nine times, so they are smaller.
+    ASAM's neighbourhood is measured in shares of the weights, so its radii are larger: 10 times
+    SAM's on small convolutional networks (a ResNet-8 on 1,000 images has 41 to 43 % on validation
+    images at radii 1.2 to 2.3, 36 and 27 at 5.3 and 7), 40 times elsewhere. WSAM at its default
+    weighs the perturbed gradient nine times, so they are smaller.
     """
     if method in ("asam", "fasam"):
-        factor *= 10.0 if network == "cnn" else 40.0
+        factor *= 10.0 if network in ("cnn", "resnet8s2") else 40.0
     if method == "wsam":
         factor *= 0.25
     middle, reach = factor * RADII[network], RADIUS_FACTORS[scale]
