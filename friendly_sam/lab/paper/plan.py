@@ -71,7 +71,7 @@ SECONDS = {
     "mlp": 4e-5,
     "efficientnet_lite0": 7e-4,
     "cnn": 9e-5,
-    "resnet8s2": 4e-4,
+    "resnet8s2": 3e-4,
     "vgg8_bn": 2e-3,
     "vgg16_bn": 8e-5,
     "resnet18": 1.2e-4,

@@ -38,8 +38,8 @@ CHEAPER: dict[str, tuple[str, float, dict[str, Any]]] = {
 """Ways to pay less: the method, the middle of its radii times SAM's, and what is set."""
 LONGER = {"SGD": 1.0, "SGD, 1.1 times the epochs": 1.1, "SGD, twice the epochs": 2.0}
 """The base optimizer with as much time as the others take."""
-AT_MEDIUM = ("SGD", "SGD, twice the epochs", "SAM", "F-SAM", "F-SAM, 1/8", "Stale-SAM")
-"""Those that are affordable where a run takes half a minute."""
+ON_CIFAR = ("SGD", "SGD, twice the epochs", "SAM", "F-SAM", "F-SAM, 1/8", "Stale-SAM")
+"""Those that are affordable on CIFAR, on a CPU."""
 
 
 def _relatives(scale: Scale) -> list[Contender]:
@@ -55,7 +55,7 @@ def _cheaper(scale: Scale) -> list[Contender]:
             for name, (method, factor, options) in CHEAPER.items()
         ),
     ]
-    return [one for one in found if scale != "medium" or one.name in AT_MEDIUM]
+    return [one for one in found if scale not in ("medium", "small") or one.name in ON_CIFAR]
 
 
 def _experiment(
