@@ -33,7 +33,7 @@ from friendly_sam.lab.report.finding import find_runs
 from friendly_sam.lab.report.groups import LONGEST, group_runs
 from friendly_sam.lab.report.page import Page, Section, _figure, render
 from friendly_sam.lab.report.runs import MOST, compare, key_table, results_table, runs_page, summary
-from friendly_sam.lab.report.tables import Table, plain_table
+from friendly_sam.lab.report.tables import Table, html_table, plain_table
 from friendly_sam.lab.statistics import paired_difference, summarize
 from friendly_sam.lab.training.trainer import train
 
@@ -323,6 +323,15 @@ def test_tables_fit_the_terminal() -> None:
     assert max(map(len, text.splitlines())) <= 100
     assert all(text.count(f"column {i}") >= 1 for i in range(13))
     assert text.count("12.34 ± 5.67") == 26
+
+
+def test_sentences_are_wrapped_on_a_page_and_numbers_are_not() -> None:
+    words = "learning rate 0.03 to 0.3; weight decay 0.001 to 0.02"
+    table = Table(header=["", "searched", "value"], rows=[["SGD", words, "1.5 [1.4, 1.6] " * 3]])
+    text = html_table(table)
+    assert f'<td data-label="searched" class="text">{words}</td>' in text
+    assert text.count('class="text"') == 2  # its heading too
+    assert html_table(Table(header=["a", "b"], rows=[])).count("<th ") == 2
 
 
 def test_the_best_epoch_is_the_one_that_validation_prefers(tiny: Tiny) -> None:

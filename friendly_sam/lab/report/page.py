@@ -29,6 +29,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 10
 th, td { text-align: right; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; }
+.text { text-align: left; white-space: normal; }
 .key { margin-top: 1rem; font-size: .9rem; } .key td, .key th { text-align: left; }
 .key td:first-child { white-space: nowrap; }
 .key td:last-child { white-space: normal; width: 100%; overflow-wrap: anywhere; }

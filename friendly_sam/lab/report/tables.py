@@ -9,6 +9,8 @@ from html import escape
 
 WIDTH = 100
 """Columns of a terminal that a table keeps within."""
+SENTENCE = 30
+"""Letters from which a cell of words is wrapped on a page."""
 NARROWEST = 18
 """Letters that the first column keeps before the others are put below one another."""
 GAP = "  "
@@ -59,16 +61,27 @@ def _block(
 
 def html_table(table: Table) -> str:
     """Return a table; a narrow screen shows each row as a card, with the headings in it."""
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
-    rows = "".join("<tr>" + "".join(map(_cell, table.header, row)) + "</tr>" for row in table.rows)
+    kinds = [_kind(column) for column in zip(*table.rows, strict=True)] or [""] * len(table.header)
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(cell)}</th>'
+        for cell, kind in zip(table.header, kinds, strict=True)
+    )
+    rows = "".join(
+        "<tr>" + "".join(map(_cell, table.header, row, kinds)) + "</tr>" for row in table.rows
+    )
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _cell(heading: str, cell: str) -> str:
-    return f'<td data-label="{escape(heading, quote=True)}">{escape(cell)}</td>'
+def _kind(cells: Sequence[str]) -> str:
+    """Return the class of a column of sentences, which are wrapped; numbers stay on one line."""
+    return ' class="text"' if not _numbers(cells) and max(map(len, cells)) > SENTENCE else ""
+
+
+def _cell(heading: str, cell: str, kind: str) -> str:
+    return f'<td data-label="{escape(heading, quote=True)}"{kind}>{escape(cell)}</td>'
 
 
 def markdown_table(table: Table) -> str:

@@ -44,6 +44,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 th, td { text-align: right; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--c1);
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
+.text { text-align: left; white-space: normal; min-width: 13rem; }
 .words td { white-space: normal; text-align: left; vertical-align: top; }
 .words th { text-align: left; } .words td:last-child { white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
@@ -87,7 +88,7 @@ class Book:
 def render(book: Book) -> str:
     """Return the page as HTML; every text in it is escaped."""
     body = [f"<h1>{escape(book.title)}</h1>", f"<p>{escape(book.lead)}</p>"]
-    body.append(f"<p>{escape(book.setting)}</p>")
+    body.append(f"<p>{_prose(book.setting)}</p>")
     body.append(f'<p class="soft">Printed numbers: {escape(book.source)}</p>')
     body.append('<nav aria-label="Contents"><h3>Contents</h3><ol class="contents">')
     for chapter in book.chapters:
@@ -98,6 +99,11 @@ def render(book: Book) -> str:
     body += [_chapter(chapter) for chapter in book.chapters]
     body.append(f"<footer>{escape(book.footer)}</footer>")
     return document(book.title, _style(), body)
+
+
+def _prose(text: str) -> str:
+    """Return words as HTML: what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _style() -> str:
@@ -170,13 +176,13 @@ def _chapter(chapter: Chapter) -> str:
         parts.append(f'<div class="panels">{"".join(drawn)}</div>')
     if chapter.measured is not None:
         parts.append("<h3>Measured</h3>" + html_table(chapter.measured))
-        parts.append(f'<p class="soft">{escape(chapter.caption)}</p>')
+        parts.append(f'<p class="soft">{_prose(chapter.caption)}</p>')
     for title, more in chapter.more:
         parts.append(f"<h3>{escape(title)}</h3>" + html_table(more))
     if chapter.printed is not None:
         where = escape(chapter.printed_where)
         parts.append(f"<h3>Printed in the paper: {where}</h3>" + html_table(chapter.printed))
-    parts.append(f"<h3>Setting</h3><p>{escape(chapter.mapping)}</p>")
+    parts.append(f"<h3>Setting</h3><p>{_prose(chapter.mapping)}</p>")
     parts.append(f"<p><code>{escape(chapter.command)}</code></p>")
     if chapter.facts:
         items = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in chapter.facts)
