@@ -33,15 +33,15 @@ class Trials:
     """Around the best of them."""
 
 
-_MANY, _FEW = Trials(wide=6, near=4), Trials(wide=4, near=2)
+MANY, FEW = Trials(wide=6, near=4), Trials(wide=4, near=2)
 TRIALS: dict[Scale, Trials] = {
-    "paper": _MANY,
-    "real": _MANY,
-    "medium": _FEW,
-    "small": _FEW,
-    "mini": _MANY,
+    "paper": MANY,
+    "real": MANY,
+    "medium": FEW,
+    "small": MANY,
+    "mini": MANY,
 }
-"""Fewer where a run takes minutes of a core."""
+"""Unless an experiment says otherwise; fewer where a run took half a minute of a core or more."""
 SEARCH_SEEDS = (1000, 1001)
 FRESH_SEEDS: dict[Scale, int] = {"paper": 3, "real": 10, "medium": 5, "small": 5, "mini": 10}
 

@@ -10,7 +10,7 @@ from friendly_sam.lab.paper.claims import beats
 from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of
 from friendly_sam.lab.paper.experiments.tables import timed
-from friendly_sam.lab.paper.tuning import Contender, Task, Tuning
+from friendly_sam.lab.paper.tuning import MANY, Contender, Task, Tuning
 
 FRACTIONS = {1.0: "", 0.25: ", 1/4", 0.125: ", 1/8"}
 
@@ -86,7 +86,7 @@ def _few_images(made: Contender, times: int) -> Contender:
         "schedule.warmup_epochs": epochs / 5,
         "engine.eval_epochs": epochs // 6,
     }
-    return dataclasses.replace(made, run=changed(made.run, changes))
+    return dataclasses.replace(made, run=changed(made.run, changes), trials=MANY)
 
 
 def _long_tasks(scale: Scale) -> list[Task]:
