@@ -35,7 +35,7 @@ COMMON: dict[Scale, str] = {
     "`medium`, 1,000 images with right labels, flips alone, 16 epochs of batches of 64. That "
     "memorises: the training accuracy ends near 100 %. (With crops it does not, and SGD gains five "
     "points; `long-training` at `medium` has crops.) 4,000 validation images, since with 1,000 "
-    "the search chose a setting for SGD that is two points below its best, and all 10,000 test "
+    "the search chose a setting for SGD that is a point below its best, and all 10,000 test "
     "images, measured after every fourth epoch. CIFAR-100 keeps its first 20 classes, so that each "
     "has about 50 images.",
     "mini": "scikit-learn's digits, embedded: 800 for training with 60 % random labels, 200 for "
