@@ -1,5 +1,7 @@
 """The picture of README: what SAM and F-SAM gain over a base optimizer that was tuned alike.
 
+Where the base was also given the time that they take, as twice the epochs, it stands beside.
+
     python -m friendly_sam.lab.paper.headline docs
 
 reads `docs/results/**/*.json` and draws `docs/results/headline.svg`.
@@ -21,15 +23,20 @@ from friendly_sam.lab.plotting.palette import Ink, method_look
 SOURCES = (
     "mini/table1.json",
     "mini/table6.json",
+    "mini/cheaper.json",
     "small/table1.json",
     "small/table2.json",
     "small/table6.json",
+    "small/cheaper.json",
     "medium/table1.json",
+    "medium/cheaper.json",
     "medium/long-training.json",
     "real/table5.json",
     "real/transfer-noise.json",
 )
 METHODS = ("SAM", "F-SAM")
+LONGER = "SGD, twice the epochs"
+DRAWN = (*METHODS, LONGER)
 FILE = "headline.svg"
 
 
@@ -46,7 +53,7 @@ def lines(records: Sequence[TunedRecord]) -> list[Line]:
     found: dict[str, Line] = {}
     for table in dict.fromkeys((record.scale, record.experiment) for record in records):
         own = [r for r in records if (r.scale, r.experiment) == table and r.entries]
-        pairs = [(e, r.entries[0]) for r in own for e in r.entries if e.name in METHODS]
+        pairs = [(e, r.entries[0]) for r in own for e in r.entries if e.name in DRAWN]
         leads = compare(pairs)
         for record in own:
             mine = tuple(a for a in leads if any(a.entry is entry for entry in record.entries))
@@ -54,9 +61,12 @@ def lines(records: Sequence[TunedRecord]) -> list[Line]:
             task = record.task.replace(", 0 % random labels", ", right labels")
             label = f"{task}\nover {base}, n = {len(record.entries[0].last)}"
             if mine:
-                runs = " ".join(str(lead.entry.last) for lead in mine)
-                found.pop(runs, None)  # of two experiments that share runs, the later tells them
-                found[runs] = Line(label, mine)
+                runs = " ".join(str(a.entry.last) for a in mine if a.entry.name in METHODS)
+                known = found.setdefault(runs, Line(label, mine))
+                # Of experiments that share runs, the fullest tells, under the longest name.
+                found[runs] = Line(
+                    max(known.label, label, key=len), max(known.leads, mine, key=len)
+                )
     return list(found.values())
 
 
@@ -65,27 +75,30 @@ def draw(shown: Sequence[Line], path: Path) -> None:
 
     def paint(all_axes: Sequence[Any], ink: Ink) -> None:
         (axes,) = all_axes
+        labelled = set[str]()
         for row, line in enumerate(shown):
             for lead in line.leads:
-                place = METHODS.index(lead.entry.name)
-                look = method_look(lead.entry.name)
+                name = lead.entry.name
+                place = DRAWN.index(name)
+                look = method_look(name)
                 assert look is not None
                 mean, colour = lead.difference.mean, ink.colours[look.colour]
                 axes.errorbar(
-                    mean, row + 0.24 * (place - 0.5), xerr=mean - lead.difference.low,
+                    mean, row + 0.24 * (place - 1), xerr=mean - lead.difference.low,
                     color=colour, marker=look.marker, markersize=7, capsize=3, linestyle="none",
                     markerfacecolor="none" if lead.verdict.startswith("no") else colour,
-                    label=lead.entry.name if row == 0 else None,
+                    label=None if name in labelled else name,
                 )  # fmt: skip
+                labelled.add(name)
         axes.axvline(0, color=ink.text, linewidth=1)
         axes.set_yticks(range(len(shown)), [line.label for line in shown], fontsize=9)
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("points of test accuracy, 95 % intervals (filled: significant)")
         title(axes, "Lead over the tuned base optimizer")
-        legend_below(axes, METHODS)
+        legend_below(axes, [name for name in DRAWN if name in labelled])
 
-    write_figure(paint, path, ("svg",), size=(8.0, 0.48 * len(shown) + 1.6))
+    write_figure(paint, path, ("svg",), size=(8.0, 0.52 * len(shown) + 1.6))
 
 
 def refresh(docs: Path) -> Path:

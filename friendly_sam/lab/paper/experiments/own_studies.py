@@ -74,7 +74,7 @@ batches of 64, learning rate 0.1, weight decay 0.01 and 100 epochs (one seed).""
 def _long(scale: Scale, noise: float) -> Task:
     words = f"{100 * noise:g} % random labels" if noise else "right labels"
     return Task(
-        panel=f"CIFAR-10, 1,000 images, {words}",
+        panel=f"CIFAR-10, 1,000 images, {EPOCHS} epochs with crops, {words}",
         contenders=tuple(
             _few_images(contender(scale, "cifar10", method, name=name, noise=noise), times)
             for name, (method, times) in LONG.items()

@@ -73,10 +73,14 @@ TITLES: dict[str, dict[Scale, str]] = {
     "cifar10": {
         "paper": "CIFAR-10",
         "medium": "CIFAR-10",
-        "small": "CIFAR-10",
+        "small": "CIFAR-10, 1,000 images",
         "mini": "digits, 800 images",
     },
-    "cifar100": {"paper": "CIFAR-100", "small": "CIFAR-100", "mini": "digits, 400 images"},
+    "cifar100": {
+        "paper": "CIFAR-100",
+        "small": "CIFAR-100, 20 classes, 1,000 images",
+        "mini": "digits, 400 images",
+    },
 }
 
 LABEL_NOISE: dict[Scale, float] = {"paper": 0.0, "medium": 0.4, "small": 0.0, "mini": 0.6}
