@@ -19,7 +19,7 @@ from friendly_sam.lab.config.bounds import MOST_SEEDS
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
-from friendly_sam.lab.config.settings import Setting, changed, value
+from friendly_sam.lab.config.settings import Setting, as_trial, changed, value
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.report.tables import Table, plain_table
@@ -112,7 +112,7 @@ def tune_run(config: RunConfig, space: Space, folder: Path, *, trials: int, seed
         scores = []
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             output = str(folder / "runs" / f"{name}-seed{seed}")
-            run = resolve(replace(changed(config, point), seed=seed, output=output))
+            run = resolve(replace(as_trial(changed(config, point)), seed=seed, output=output))
             found = read_run(train(run, resume=True))
             scores.append(found.final("validation_accuracy"))
         print(f"{name}: validation {statistics.fmean(scores):.2f} %", flush=True)

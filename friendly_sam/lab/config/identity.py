@@ -36,6 +36,7 @@ LATER = {
     "model.batch_norm": None,
     "model.trained_blocks": None,
     "engine.eval_epochs": 1,
+    "engine.eval_test": True,
     "method.average": "full",
     "method.layers": "all",
     **dict.fromkeys(

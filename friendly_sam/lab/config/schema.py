@@ -222,6 +222,8 @@ class EngineConfig:
     """Images at a time in evaluation (null: as in training, at least 256)."""
     eval_epochs: int = 1
     """Measure validation and test images every n epochs, and after the last."""
+    eval_test: bool = True
+    """Measure the test images at all; the trials of a search do not."""
     checkpoint_epochs: int = 1
     """Write a checkpoint every n epochs (0: only the last)."""
     checkpoint_steps: int = 0

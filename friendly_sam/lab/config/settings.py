@@ -47,3 +47,14 @@ def changed(run: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
         inner = dataclasses.replace(getattr(run, group), **{field: new}) if dot else new
         run = dataclasses.replace(run, **{group: inner})
     return run
+
+
+def as_trial(run: RunConfig) -> RunConfig:
+    """Return the run as a trial of a search: it never looks at the test images.
+
+    Its validation images are measured once, after the last epoch, by which it is judged.
+
+    >>> as_trial(RunConfig(epochs=3)).engine.eval_test
+    False
+    """
+    return changed(run, {"engine.eval_test": False, "engine.eval_epochs": run.epochs})

@@ -83,15 +83,17 @@ SECONDS = {
 """Forward and backward of one image: on one core for the small networks, as measured; on a
 current data-centre GPU for the paper's, a guess from their published throughput."""
 
+TESTS = {"cifar10": 10_000, "cifar100": 10_000, "imagenet": 50_000}
 SIZES = {"digits": 1_000, "imagenet": 1_281_167, "cars": 8144, "pets": 3680, "flowers": 7169}
 
 
 def seconds(run: RunConfig) -> float:
     """Estimate what a run takes: its passes over its images, and a start-up."""
     images = run.data.train_size or SIZES.get(run.data.name, 50_000)
-    held_out = (run.data.test_size or 800) + run.data.validation_size
+    test = (run.data.test_size or TESTS.get(run.data.name, 800)) * run.engine.eval_test
+    held_out = (test + run.data.validation_size) * -(-run.epochs // run.engine.eval_epochs)
     a_pass = SECONDS.get(run.model.name, 1e-3)
-    return 0.3 + run.epochs * (passes(run) * images + held_out / 3) * a_pass
+    return 0.3 + (run.epochs * passes(run) * images + held_out / 3) * a_pass
 
 
 def estimate(runs: Iterable[RunConfig], workers: int) -> float:

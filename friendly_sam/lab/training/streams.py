@@ -55,8 +55,9 @@ class Streams:
     """The batches of a run.
 
     `train` is shuffled and augmented; `other` is SAM-db's second, independent stream of the
-    same kind; `whole` is the training set in order, not augmented; `held_out` has the test
-    images and, where some were set aside, the validation images. With cached features, these
+    same kind; `whole` is the training set in order, not augmented; `held_out` has the test images,
+    unless a trial of a search must not see them, and the validation images, where some were set
+    aside. With cached features, these
     take the place of the images.
     """
 
@@ -86,7 +87,9 @@ class Streams:
         second = METHODS[config.method.name].ascent == "other batch"
         self.other = self._training(config.seed + OTHER_STREAM) if second else None
         self.whole = self._plain("train", data.train)
-        self.held_out = {"test": self._plain("test", data.test)}
+        self.held_out = {}
+        if config.engine.eval_test:
+            self.held_out["test"] = self._plain("test", data.test)
         if data.validation is not None:
             self.held_out["validation"] = self._plain("validation", data.validation)
 
