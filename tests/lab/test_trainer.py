@@ -9,7 +9,9 @@ import pytest
 import torch
 from lab_runs import Tiny, checkpoint, final_state, same
 
+from friendly_sam.lab.config.identity import identity
 from friendly_sam.lab.config.methods import METHODS
+from friendly_sam.lab.config.settings import as_trial
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.records import recorder as records
 from friendly_sam.lab.records.run import read_run, run_state
@@ -75,6 +77,19 @@ def test_held_out_images_are_measured_every_few_epochs_and_after_the_last(tiny: 
     assert seldom.series("train_loss") == often.series("train_loss")
     (curve,) = _curves(group_runs([seldom]), "test_accuracy", "test accuracy, %").series
     assert list(curve.x) == [2, 4, 5]
+
+
+def test_a_trial_never_looks_at_the_test_images_and_learns_the_same(tiny: Tiny) -> None:
+    whole = tiny("whole", data={"validation_size": 40}, epochs=3)
+    trial = as_trial(tiny("trial", data={"validation_size": 40}, epochs=3))
+    seen, blind = read_run(train(whole)), read_run(train(trial))
+    assert not blind.series("test_accuracy")
+    assert not blind.series("test_loss")
+    assert blind.series("train_loss") == seen.series("train_loss")
+    assert blind.epochs("validation_accuracy") == [3]
+    assert blind.final("validation_accuracy") == seen.final("validation_accuracy")
+    assert {identity(whole), identity(trial)} == {identity(whole), identity(as_trial(whole))}
+    assert identity(whole) != identity(trial)
 
 
 def test_one_seed_is_one_result_and_another_is_another(tiny: Tiny) -> None:

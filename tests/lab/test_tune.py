@@ -14,6 +14,7 @@ from lab_runs import Tiny
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.cli.tune import default_space, read_space, tune_run
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.search.space import Choice, Range, Settings, points
 from friendly_sam.lab.search.study import JOURNAL, open_study, write_journal
 from friendly_sam.lab.search.tune import tune
@@ -143,7 +144,9 @@ def test_a_run_is_tuned_on_validation_images(tiny: Tiny, tmp_path: Path) -> None
     config = tiny(epochs=1, data=VALIDATED)
     space = read_space(["base.lr=1e-6:0.1", "method.decay=0.6,0.9"], config)
     found = tune_run(config, space, tmp_path / "tuned", trials=3, seeds=1)
-    assert len(list((tmp_path / "tuned" / "runs").iterdir())) == 3
+    runs = [read_run(folder) for folder in (tmp_path / "tuned" / "runs").iterdir()]
+    assert len(runs) == 3
+    assert not any(run.series("test_accuracy") for run in runs), "a trial looked at the test"
     assert float(found.best.settings["base.lr"]) > 1e-4, "nothing is learnt below"
 
 

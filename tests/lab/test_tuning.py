@@ -35,6 +35,7 @@ from friendly_sam.lab.paper.tuning import (
     settled,
 )
 from friendly_sam.lab.paper.which_method import PAGE, answers, better_ones, fill, sentence
+from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.runner.pool import Outcome
 from friendly_sam.lab.search.space import Choice, Range, around, at_edge
 from friendly_sam.lab.statistics import detectable, holm, p_value
@@ -69,10 +70,12 @@ def test_every_contender_has_as_many_trials_with_seeds_that_report_nothing(
             assert ("method.rho" in contender.space) == (contender.run.method.name != "base")
             for cell in task.trial_cells(contender, trials):
                 assert tuple(run.seed for run in cell.runs) == SEARCH_SEEDS
+                assert not any(run.engine.eval_test for run in cell.runs)
                 resolve(cell.runs[0])
     fresh = {run.seed for cell in found.cells(scale) for run in cell.runs}
     assert len(fresh) >= (10 if scale in ("mini", "real") else 3)
     assert not fresh & set(SEARCH_SEEDS)
+    assert all(run.engine.eval_test for cell in found.cells(scale) for run in cell.runs)
 
 
 def test_a_trial_has_one_learning_rate_and_weight_decay_for_all() -> None:
@@ -147,6 +150,9 @@ def test_the_search_chooses_on_validation_and_fresh_seeds_are_tabled(
     (record,) = read_records(folder / "cheaper.json")
     assert [entry.name for entry in record.entries] == ["SGD", "MSAM"]
     assert not record.waiting
+    runs = [read_run(path.parent) for path in (folder / "runs").glob("*/config.yaml")]
+    assert {run.config.seed for run in runs if run.series("test_accuracy")} == {0, 1, 2}
+    assert {len(run.series("validation_accuracy")) for run in runs} == {1, 2}
     for entry in record.entries:
         assert sorted(entry.last) == sorted(entry.preferred) == [0, 1, 2]
         assert len(entry.trials) == 3
