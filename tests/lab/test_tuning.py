@@ -152,7 +152,6 @@ def test_the_search_chooses_on_validation_and_fresh_seeds_are_tabled(
     assert not record.waiting
     runs = [read_run(path.parent) for path in (folder / "runs").glob("*/config.yaml")]
     assert {run.config.seed for run in runs if run.series("test_accuracy")} == {0, 1, 2}
-    assert {len(run.series("validation_accuracy")) for run in runs} == {1, 2}
     for entry in record.entries:
         assert sorted(entry.last) == sorted(entry.preferred) == [0, 1, 2]
         assert len(entry.trials) == 3

@@ -52,9 +52,12 @@ def changed(run: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
 def as_trial(run: RunConfig) -> RunConfig:
     """Return the run as a trial of a search: it never looks at the test images.
 
-    Its validation images are measured once, after the last epoch, by which it is judged.
+    It is judged by its validation images after the last epoch, and measures them then alone where
+    the run does not measure them after every epoch.
 
     >>> as_trial(RunConfig(epochs=3)).engine.eval_test
     False
     """
-    return changed(run, {"engine.eval_test": False, "engine.eval_epochs": run.epochs})
+    often = run.engine.eval_epochs == 1
+    seldom = {} if often else {"engine.eval_epochs": run.epochs}
+    return changed(run, {"engine.eval_test": False, **seldom})
