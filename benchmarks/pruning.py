@@ -75,6 +75,8 @@ def main():
     for name in options.experiments:
         found |= curves(name, options.folder)
     found = {key: trials for key, trials in found.items() if len(trials) > 3}
+    if not found:
+        raise SystemExit(f"{options.folder} holds no finished search of {options.experiments}")
     print(f"{len(found)} searches, {sum(map(len, found.values()))} trials\n")
     print("| pruner | loses, mean | worst | chooses the same | epochs |\n|---|---:|---:|---:|---:|")
     for name, pruner in PRUNERS.items():

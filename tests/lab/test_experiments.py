@@ -49,7 +49,10 @@ def test_a_row_has_valid_runs_a_mapping_and_a_claim(name, scale):
 def test_settings_are_never_chosen_on_the_test_images(scale):
     for row in EXPERIMENTS.values():
         for run in row.tuning.expected_runs(scale) if row.tuning and scale in row.mapping else []:
-            assert run.data.validation_size or scale == "paper", row.name
+            assert run.data.validation_size, row.name
+        swept = row.one_setting and row.log_x and scale in row.mapping
+        for run in row.runs(scale) if swept else []:
+            assert run.data.validation_size, row.name
 
 
 def test_rows_share_the_runs_that_are_the_same(tmp_path):

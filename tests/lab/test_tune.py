@@ -116,6 +116,8 @@ def test_a_folder_with_another_search_is_refused(tmp_path: Path) -> None:
     tune(score, SPACE, trials=2, folder=tmp_path)
     with pytest.raises(LabError, match="holds a search over other settings"):
         tune(score, {**SPACE, "lr": Range(0.1, 1.0)}, trials=2, folder=tmp_path)
+    with pytest.raises(LabError, match="holds a search of something else"):
+        tune(score, SPACE, trials=2, folder=tmp_path, subject="another network")
     with pytest.raises(LabError, match="trials must be at least 2, got 1"):
         tune(score, SPACE, trials=1, folder=tmp_path)
 
@@ -148,6 +150,36 @@ def test_a_run_is_tuned_on_validation_images(tiny: Tiny, tmp_path: Path) -> None
     assert len(runs) == 3
     assert not any(run.series("test_accuracy") for run in runs), "a trial looked at the test"
     assert float(found.best.settings["base.lr"]) > 1e-4, "nothing is learnt below"
+
+
+def test_a_folder_with_the_search_of_another_method_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    space = read_space(["base.lr=0.01:0.1"], tiny())
+    folder = tmp_path / "tuned"
+    tune_run(tiny(epochs=1, data=VALIDATED), space, folder, trials=2, seeds=1)
+    for other in ({"method": {"name": "sam"}}, {"epochs": 2}):
+        with pytest.raises(LabError, match="holds a search of something else"):
+            tune_run(
+                tiny(**{"epochs": 1, "data": VALIDATED, **other}), space, folder, trials=2, seeds=1
+            )
+    with pytest.raises(LabError, match="holds a search of something else"):
+        tune_run(tiny(epochs=1, data=VALIDATED), space, folder, trials=2, seeds=2)
+
+
+def test_a_mistake_of_the_user_stops_the_search_and_can_be_mended(tmp_path: Path) -> None:
+    def mistaken(settings: Settings) -> float:
+        raise LabError("there is no data in nowhere")
+
+    with pytest.raises(LabError, match="no data in nowhere"):
+        tune(mistaken, SPACE, trials=3, folder=tmp_path)
+    assert tune(score, SPACE, trials=3, folder=tmp_path).best.value is not None
+
+
+def test_a_value_that_is_not_a_number_loses_the_trial(tmp_path: Path) -> None:
+    def sometimes(settings: Settings) -> float:
+        return float("nan") if settings["kind"] == "b" else score(settings)
+
+    found = tune(sometimes, SPACE, trials=6, folder=tmp_path)
+    assert found.best.settings["kind"] == "a"
 
 
 def test_the_command_ends_with_the_command_to_use(

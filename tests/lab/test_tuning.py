@@ -16,16 +16,27 @@ from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.paper import tuning
+from friendly_sam.lab.paper.chapters.panels import panels
 from friendly_sam.lab.paper.chapters.tuned import (
     accuracy_table,
     against_table,
     search_table,
     trials_table,
 )
+from friendly_sam.lab.paper.claims import judge_all
 from friendly_sam.lab.paper.comparisons import compare
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Scale, experiment
 from friendly_sam.lab.paper.publish import merged, publish
-from friendly_sam.lab.paper.tuned_record import Entry, Trial, TunedRecord, as_json, read_records
+from friendly_sam.lab.paper.results import Measured, Results, collect
+from friendly_sam.lab.paper.tuned_record import (
+    Entry,
+    Trial,
+    TunedRecord,
+    as_json,
+    read_records,
+    tuned_records,
+)
 from friendly_sam.lab.paper.tuning import (
     SEARCH_SEEDS,
     TRIALS,
@@ -34,7 +45,7 @@ from friendly_sam.lab.paper.tuning import (
     is_tuned,
     settled,
 )
-from friendly_sam.lab.paper.which_method import PAGE, answers, better_ones, fill, sentence
+from friendly_sam.lab.paper.which_method import PAGE, Answer, answers, answers_table, fill, sentence
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.runner.pool import Outcome
 from friendly_sam.lab.search.space import Choice, Range, around, at_edge
@@ -201,6 +212,12 @@ def entry(name: str, mean: float, *, method: str = "F-SAM", passes: float = 1.0)
 SITUATION = "wrong labels"
 
 
+def within(found: TunedRecord, budget: float) -> Answer:
+    """Return what a budget buys on a task."""
+    (answer,) = (answer for answer in answers([found]) if answer.budget == budget)
+    return answer
+
+
 def record(*entries: Entry) -> TunedRecord:
     """Make a record on wrong labels."""
     return TunedRecord(
@@ -212,19 +229,19 @@ def record(*entries: Entry) -> TunedRecord:
 
 def test_the_answer_is_the_best_that_the_budget_allows() -> None:
     found = record(entry("cheap", 82.0), entry("dear", 85.0, passes=2.0))
-    rows = {(row[0], row[1]): row for row in answers([found]).rows}
+    rows = {(row[0], row[1]): row for row in answers_table(answers([found])).rows}
     assert rows["wrong labels", "1, 1.1"][3].startswith("cheap: 82.00")
     assert rows["wrong labels", "2"][3].startswith("dear: 85.00")
     assert rows["wrong labels", "2"][5] == "cheap +2.00"
     assert rows["fine-tuning", "any"][3] == "not measured yet"
-    assert "cheap, with a radius of its own, beats the tuned SGD" in sentence([found])
+    assert "cheap, with a radius of its own, beats the tuned SGD" in sentence(answers([found]))
     assert rows["wrong labels", "2"][6] == "-"
 
 
 def test_what_is_not_tuned_yet_is_named_where_the_budget_would_allow_it() -> None:
     waiting = {"SGD, longer": 2.0, "slow": 3.0}
     found = dataclasses.replace(record(entry("cheap", 82.0)), waiting=waiting)
-    rows = {row[1]: row for row in answers([found]).rows if row[0] == "wrong labels"}
+    rows = {row[1]: row for row in answers_table(answers([found])).rows if row[0] == "wrong labels"}
     assert {budget: row[6] for budget, row in rows.items()} == {"1, 1.1": "-", "2": "SGD, longer"}
 
 
@@ -233,23 +250,27 @@ def test_a_task_within_another_is_told_once_and_a_budget_that_nothing_fits_not_a
     narrow = dataclasses.replace(wide, task="digits, 60 %", entries=wide.entries[:2])
     again = dataclasses.replace(wide, task="digits, the same")
     other = dataclasses.replace(record(entry("dear", 81.0, passes=2.0)), task="letters")
-    rows = [row[1:4] for row in answers([narrow, wide, again, other]).rows if row[0] == SITUATION]
+    rows = [
+        row[1:4]
+        for row in answers_table(answers([narrow, wide, again, other])).rows
+        if row[0] == SITUATION
+    ]
     assert [row[:2] for row in rows] == [["2", "mini: digits"], ["2", "mini: letters"]]
 
 
 def test_many_that_are_better_are_counted() -> None:
     found = record(*(entry(str(number), 90.0 - number) for number in range(8)))
-    (row,) = [row for row in answers([found]).rows if row[0] == SITUATION]
+    (row,) = [row for row in answers_table(answers([found])).rows if row[0] == SITUATION]
     assert row[5] == "1 +9.00, 2 +8.00, 3 +7.00, 4 +6.00, and 3 more"
 
 
 def test_where_nothing_beats_the_base_optimizer_it_says_so() -> None:
     found = record(entry("worse", 79.0), entry("SGD, longer", 90.0, method="SGD", passes=2.0))
-    rows = {row[1]: row for row in answers([found]).rows if row[0] == "wrong labels"}
+    rows = {row[1]: row for row in answers_table(answers([found])).rows if row[0] == "wrong labels"}
     assert rows["1, 1.1"][3].startswith("nothing beats the tuned SGD (80.00")
     assert rows["2"][3].startswith("nothing beats the tuned SGD, longer")
-    assert "stay with SGD" in sentence([found])
-    rival, _ = better_ones(found, 2.0)
+    assert "stay with SGD" in sentence(answers([found]))
+    rival = within(found, 2.0).rival
     assert rival is not None
     assert rival.name == "SGD, longer"
 
@@ -257,9 +278,32 @@ def test_where_nothing_beats_the_base_optimizer_it_says_so() -> None:
 def test_the_rival_is_picked_as_the_answer_is() -> None:
     longer = entry("SGD, longer", 86.0, method="SGD", passes=2.0)
     unlucky = dataclasses.replace(longer, chosen=Trial(settings={}, validation=70.0))
-    rival, found = better_ones(record(unlucky, entry("dear", 85.0, passes=2.0)), 2.0)
-    assert rival is unlucky
-    assert found[0].verdict == "worse"
+    found = within(record(unlucky, entry("dear", 85.0, passes=2.0)), 2.0)
+    assert found.rival is unlucky
+    assert found.leads[0].verdict == "worse"
+
+
+def test_answers_are_corrected_for_all_that_is_compared_in_a_situation() -> None:
+    cheap, dear = entry("cheap", 80.05), entry("dear", 80.05, passes=2.0)
+    alone, both = within(record(cheap), 1.0), within(record(cheap, dear), 1.0)
+    assert both.leads[0].p == pytest.approx(2 * alone.leads[0].p)
+    assert both.leads[0].difference == alone.leads[0].difference
+
+
+def test_a_failed_run_is_named_and_gives_no_verdict() -> None:
+    lucky = entry("lucky", 90.0)
+    some = {seed: score for seed, score in lucky.last.items() if seed < 3}
+    found = record(dataclasses.replace(lucky, last=some, preferred=some, missing=2))
+    assert compare([(found.entries[1], found.entries[0])])[0].verdict == "runs are missing"
+    assert "(n=3 of 5)" in accuracy_table([found]).rows[1][1]
+    assert not within(found, 2.0).better
+
+
+def test_two_seeds_are_too_few_for_a_verdict() -> None:
+    lucky = entry("lucky", 90.0)
+    two = dataclasses.replace(lucky, last={0: 90.0, 1: 90.1})
+    base = entry("SGD", 80.0, method="SGD")
+    assert compare([(two, base)])[0].verdict == "too few seeds"
 
 
 def test_differences_are_corrected_for_their_number() -> None:
@@ -303,3 +347,47 @@ def test_the_p_of_a_paired_test_is_that_of_scipy() -> None:
     assert p_value(first, first) == 1
     assert p_value({0: 1.0}, {0: 2.0}) is None
     assert detectable([0.5, -0.1, 1.0]) > 0
+
+
+def test_a_claim_about_a_sweep_waits_for_its_ends() -> None:
+    found = experiment("table6")
+    for keep in ((), ("SGD",), ("SGD", "SAM", "F-SAM")):
+        cells = [cell for cell in found.cells("mini") if cell.method in keep]
+        partial = replace(found, cells=lambda scale, cells=cells: cells, unsettled=True)
+        results = collect(partial, "mini", Path("nowhere"))
+        assert {judged.verdict for judged in judge_all(found.claims, results)} == {"not run"}
+        assert panels(results) == []
+
+
+def test_without_the_base_optimizer_there_is_nothing_to_compare_with() -> None:
+    found = experiment("table1")
+    cells = found.cells("mini")
+    without = tuple(
+        Measured(cell=cell, runs={0: object()})  # type: ignore[dict-item]
+        for cell in cells
+        if cell.method != "SGD"
+    )
+    results = Results(experiment=found, scale="mini", cells=without)
+    searched = Results(experiment=found, scale="mini", cells=())
+    for made in tuned_records(results, searched, "command"):
+        assert not made.entries
+        assert "SGD" in made.waiting
+
+
+@pytest.mark.parametrize(
+    ("states", "lost"),
+    [
+        (("finished", "failed"), True),
+        (("failed", "failed"), True),
+        (("finished", "finished"), False),  # damaged: it may be done again
+        (("failed", "running"), False),
+        (("finished", None), False),
+    ],
+)
+def test_a_trial_is_lost_where_a_run_of_it_failed(
+    states: tuple[str | None, ...], lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = experiment("table1").tuning.tasks("mini")[0].wide_cells()[0]  # type: ignore[union-attr]
+    known = iter(states)
+    monkeypatch.setattr(tuning, "run_state", lambda folder: next(known))
+    assert tuning._failed(Measured(cell=cell, runs={}), Path("nowhere")) is lost

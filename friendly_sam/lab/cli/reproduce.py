@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from friendly_sam.lab.cli.parser import MOST_WORKERS, Parser, whole
-from friendly_sam.lab.config.bounds import MOST_SEEDS
 from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Experiment, Scale, experiment
 from friendly_sam.lab.paper.plan import Plan, estimate, plan
 from friendly_sam.lab.paper.reproduction_folder import claim_folder, read_requests, write_requests
-from friendly_sam.lab.paper.tuning import is_tuned, search, settled
+from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, is_tuned, search, settled
 from friendly_sam.lab.runner.pool import cores, run_all
 
 _DESCRIPTION = """\
@@ -86,7 +85,9 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--data-root", type=Path, help="folder with cifar10/, cifar100/, ...")
     parser.add_argument(
-        "--seeds", type=whole(1, MOST_SEEDS), help="runs per setting (default: the scale's own)"
+        "--seeds",
+        type=whole(1, SEARCH_SEEDS[0]),  # those of the search lie above
+        help="runs per setting (default: the scale's own)",
     )
     parser.add_argument(
         "--workers", type=whole(1, MOST_WORKERS), help="processes (default: one per core)"

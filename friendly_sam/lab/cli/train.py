@@ -111,7 +111,7 @@ def _closing(folder: Path, *, listed: bool) -> str:
             "it did not learn: its training loss is that of a guess; try another learning rate"
             + (f", or a radius five times smaller than {radius:g}" if radius else "")
         )
-    elif run.config.engine.keep_best and not run.series("validation_accuracy"):
+    elif accuracy and run.config.engine.keep_best and not run.series("validation_accuracy"):
         lines.append(
             "the best checkpoint was chosen on the test images: hold some out with "
             "--data.validation_size for an honest choice"

@@ -16,14 +16,16 @@ from pathlib import Path
 from friendly_sam.lab.cli.parser import Parser, whole
 from friendly_sam.lab.cli.run_settings import settings
 from friendly_sam.lab.config.bounds import MOST_SEEDS
+from friendly_sam.lab.config.identity import identity
 from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import Setting, as_trial, changed, value
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.run import read_run
 from friendly_sam.lab.report.tables import Table, plain_table
-from friendly_sam.lab.search.space import Choice, Range, Settings, Space
+from friendly_sam.lab.search.space import Choice, Range, Settings, Space, points
 from friendly_sam.lab.search.tune import Tuned, tune
 
 TRIALS, SEEDS = 10, 2
@@ -118,7 +120,10 @@ def tune_run(config: RunConfig, space: Space, folder: Path, *, trials: int, seed
         print(f"{name}: validation {statistics.fmean(scores):.2f} %", flush=True)
         return statistics.fmean(scores)
 
-    return tune(objective, space, trials=trials, folder=folder)
+    # The run with any point of the space stands for all of them: the space itself is compared too.
+    one = replace(as_trial(changed(config, points(space, 1)[0])), seed=FIRST_SEED, output=None)
+    subject = f"{identity(one)}, {counted(seeds, 'seed')}"
+    return tune(objective, space, trials=trials, folder=folder, subject=subject)
 
 
 def report(found: Tuned, space: Space, command: str) -> str:

@@ -209,6 +209,8 @@ def gain_grows(first: str, second: str, *, text: str) -> Claim:
         for panel in results.panels():
             shared = _shared(results, panel, first, second)
             asked = _asked(results, panel, first)
+            if not asked or results.experiment.unsettled:  # the ends are not known yet
+                continue
             most: Scores = {}
             least: Scores = {}
             if len(shared) > 1 and (shared[0], shared[-1]) == (asked[0], asked[-1]):
@@ -242,6 +244,8 @@ def falls(method: str, *, text: str) -> Claim:
         comparisons = []
         for panel in results.panels():
             asked = _asked(results, panel, method)
+            if not asked:
+                continue
             least = _scores(results.at(panel, method, asked[0]), "test_accuracy")
             largest = _scores(results.at(panel, method, asked[-1]), "test_accuracy")
             label = f"{panel}: {method} at {asked[0]:g} minus at {asked[-1]:g}"

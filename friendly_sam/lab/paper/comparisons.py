@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from friendly_sam.lab.paper.claims import LEVEL, show_p
+from friendly_sam.lab.paper.claims import FEWEST_SEEDS, LEVEL, show_p
 from friendly_sam.lab.paper.results import Scores
 from friendly_sam.lab.paper.tuned_record import Entry
 from friendly_sam.lab.statistics import Difference, detectable, holm, p_value, paired_difference
@@ -29,7 +29,11 @@ class Against:
 
     @property
     def verdict(self) -> str:
-        """Say whether it is better or worse."""
+        """Say whether it is better or worse; a failed run is not left out of a mean in silence."""
+        if self.entry.missing or self.rival.missing:
+            return "runs are missing"
+        if self.difference.n < FEWEST_SEEDS:
+            return "too few seeds"
         if self.p >= LEVEL:
             return "no significant difference"
         return "better" if self.difference.mean > 0 else "worse"

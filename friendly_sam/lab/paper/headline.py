@@ -53,8 +53,8 @@ def lines(records: Sequence[TunedRecord]) -> list[Line]:
     found: dict[str, Line] = {}
     for table in dict.fromkeys((record.scale, record.experiment) for record in records):
         own = [r for r in records if (r.scale, r.experiment) == table and r.entries]
-        pairs = [(e, r.entries[0]) for r in own for e in r.entries if e.name in DRAWN]
-        leads = compare(pairs)
+        leads = compare((e, r.entries[0]) for r in own for e in r.entries[1:])
+        leads = [lead for lead in leads if lead.entry.name in DRAWN]
         for record in own:
             mine = tuple(a for a in leads if any(a.entry is entry for entry in record.entries))
             base = record.entries[0].name
@@ -86,7 +86,7 @@ def draw(shown: Sequence[Line], path: Path) -> None:
                 axes.errorbar(
                     mean, row + 0.24 * (place - 1), xerr=mean - lead.difference.low,
                     color=colour, marker=look.marker, markersize=7, capsize=3, linestyle="none",
-                    markerfacecolor="none" if lead.verdict.startswith("no") else colour,
+                    markerfacecolor=colour if lead.verdict in ("better", "worse") else "none",
                     label=None if name in labelled else name,
                 )  # fmt: skip
                 labelled.add(name)

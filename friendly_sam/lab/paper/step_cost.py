@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from friendly_sam.lab.config.methods import BASES
+from friendly_sam.lab.config.methods import BASES, METHODS
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.errors import LabError
@@ -45,7 +45,11 @@ def measure_step_costs(
 
 
 def _timed(experiment: Experiment, scale: Scale) -> dict[str, RunConfig]:
-    """Return what is timed of each contender; the first over a base is the base alone."""
+    """Return what is timed of each contender; the first over a base is the base alone.
+
+    A gradient over the whole training set costs what that set's size makes of it, in every task
+    something else; `passes` says it.
+    """
     tuning = experiment.tuning
     if tuning is None or tuning.report is not None:
         return {}
@@ -53,6 +57,8 @@ def _timed(experiment: Experiment, scale: Scale) -> dict[str, RunConfig]:
     for task in tuning.tasks(scale):
         for contender in task.contenders:
             run = contender.wide()[0]
+            if METHODS[run.method.name].full_gradient:
+                continue
             found.setdefault(step_cost_key(run, contender.name), tuning.timed(scale, run))
     return found
 

@@ -60,6 +60,8 @@ class Entry:
     """Test accuracy at the last epoch, by seed."""
     preferred: Scores
     """Test accuracy at the epoch that the validation images prefer, by seed."""
+    missing: int = 0
+    """Seeds whose run failed or is not finished."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +102,8 @@ def _record(task: Task, found: Results, searched: Results, command: str) -> Tune
     cells = {
         c.cell.method: c for c in found.cells if (c.cell.panel, c.cell.x) == (task.panel, task.x)
     }
+    if not (first := cells.get(task.contenders[0].name)) or not first.runs:
+        cells = {}  # without the base optimizer there is nothing to compare with
     entries = []
     for contender in task.contenders:
         cell = cells.get(contender.name)
@@ -162,6 +166,7 @@ def _entry(
         space={name: str(found) for name, found in contender.space.items()},
         last=_rounded(cell.scores()),
         preferred=_rounded(cell.scores("preferred_accuracy")),
+        missing=len(cell.cell.runs) - len(cell.runs),
     )
 
 

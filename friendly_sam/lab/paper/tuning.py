@@ -228,6 +228,6 @@ def validation(trial: Measured) -> float:
 
 
 def _failed(trial: Measured, folder: Path) -> bool:
-    """Whether every run of a trial ended, some of them in an error."""
-    states = [run_state(Path(str(place(run, folder).output))) for run in trial.cell.runs]
-    return all(state in ("finished", "failed") for state in states)
+    """Whether every run of a trial ended, some of them in an error; a damaged one may be mended."""
+    states = {run_state(Path(str(place(run, folder).output))) for run in trial.cell.runs}
+    return "failed" in states <= {"finished", "failed"}

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
@@ -23,7 +24,7 @@ from friendly_sam.lab.paper.chapters.tuned import (
     caption,
     with_interval,
 )
-from friendly_sam.lab.paper.comparisons import Against, compare
+from friendly_sam.lab.paper.comparisons import Against, Pair, compare
 from friendly_sam.lab.paper.tuned_record import Entry, TunedRecord, read_records
 from friendly_sam.lab.report.tables import Table, markdown_table
 
@@ -54,6 +55,8 @@ def tasks(records: Iterable[TunedRecord]) -> list[TunedRecord]:
             continue
         key = (record.situation, record.scale, record.task)
         known = found.get(key)
+        if known is not None and known.entries[0].name != record.entries[0].name:
+            continue  # over another base optimizer
         names = set() if known is None else {entry.name for entry in known.entries}
         new = [entry for entry in record.entries if entry.name not in names]
         entries = [*(known.entries if known else []), *new]
@@ -85,25 +88,65 @@ def affordable(record: TunedRecord, budget: float) -> tuple[Entry | None, list[E
     return rival, [entry for entry in inside if entry.method != base]
 
 
-def better_ones(record: TunedRecord, budget: float) -> tuple[Entry | None, list[Against]]:
-    """Return the rival, and all methods within the budget, by their lead over it."""
-    rival, methods = affordable(record, budget)
-    if rival is None:
-        return None, []
-    return rival, sorted(
-        compare([(m, rival) for m in methods]), key=lambda found: -found.difference.mean
-    )
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a budget buys on a task."""
+
+    record: TunedRecord
+    budget: float
+    rival: Entry | None
+    """The base optimizer, with as many epochs as it does best with."""
+    leads: list[Against]
+    """Of all methods over the rival, the largest first."""
+
+    @property
+    def better(self) -> list[Against]:
+        """List the methods that beat the rival."""
+        return [lead for lead in self.leads if lead.verdict == "better"]
+
+    @property
+    def missing(self) -> str:
+        """Name what the budget would allow and is not tuned yet."""
+        waiting = self.record.waiting.items()
+        return ", ".join(name for name, cost in waiting if cost <= self.budget + 1e-9)
 
 
-def answers(records: Sequence[TunedRecord]) -> Table:
+def answers(records: Iterable[TunedRecord]) -> list[Answer]:
+    """Return what every budget buys on every task.
+
+    What is compared in one situation at one scale is corrected for its number together, as the
+    tables of that scale's experiments are.
+    """
+    asked = [(r, budget, *affordable(r, budget)) for r in tasks(records) for budget in BUDGETS]
+    families: dict[tuple[str, str], dict[tuple[int, int], Pair]] = {}
+    for record, _, rival, own in asked:
+        family = families.setdefault((record.scale, record.situation), {})
+        family |= {(id(m), id(rival)): (m, rival) for m in own if rival is not None}
+    compared = [one for pairs in families.values() for one in compare(pairs.values())]
+    found = {(id(one.entry), id(one.rival)): one for one in compared}
+    return [
+        Answer(
+            record=record,
+            budget=budget,
+            rival=rival,
+            leads=sorted(
+                (found[key] for m in own if (key := (id(m), id(rival))) in found),
+                key=lambda lead: -lead.difference.mean,
+            ),
+        )
+        for record, budget, rival, own in asked
+    ]
+
+
+def answers_table(found: Sequence[Answer]) -> Table:
     """Return the answer for each situation and budget."""
     rows = []
     for situation in SITUATIONS:
-        here = [record for record in tasks(records) if record.situation == situation]
+        here = [answer for answer in found if answer.record.situation == situation]
         if not here:
             rows.append([situation, "any", "-", OPEN, "", "", ""])
-        for record in here:
-            rows += _merged([_answer(record, budget) for budget in BUDGETS])
+        for _, own in groupby(here, key=lambda answer: id(answer.record)):
+            rows += _merged([_row(answer) for answer in own])
     header = ["situation", "budget", "measured on", "answer", "lead over it", "also better"]
     header.append("not measured yet")
     return Table(header=header, rows=rows)
@@ -118,46 +161,40 @@ def _merged(rows: Sequence[list[str]]) -> list[list[str]]:
     return [[key[0], ", ".join(budgets), *key[1:]] for key, budgets in found.items()]
 
 
-def _answer(record: TunedRecord, budget: float) -> list[str]:
-    rival, found = better_ones(record, budget)
-    start = [record.situation, f"{budget:g}", f"{record.scale}: {record.task}"]
-    missing = _missing(record, budget) or "-"
-    if rival is None or not found:
+def _row(answer: Answer) -> list[str]:
+    record, rival = answer.record, answer.rival
+    start = [record.situation, f"{answer.budget:g}", f"{record.scale}: {record.task}"]
+    missing = answer.missing or "-"
+    if rival is None or not answer.leads:
         return [*start, OPEN, "", "", missing]
-    better = [lead for lead in found if lead.verdict == "better"]
-    if not better:
-        nearest = found[0]
+    if not answer.better:
+        nearest = answer.leads[0]
         words = f"nothing beats the tuned {rival.name} ({with_interval(rival.last)} %)"
         return [*start, words, f"highest: {nearest.entry.name}, {nearest}", "", missing]
-    best = better[0]
+    best, *others = answer.better
     words = f"{best.entry.name}: {with_interval(best.entry.last)} % against "
     words += f"{with_interval(rival.last)} % of the tuned {rival.name}"
-    others = ", ".join(f"{x.entry.name} {x.difference.mean:+.2f}" for x in better[1 : 1 + SHOWN])
-    others += f", and {len(better) - 1 - SHOWN} more" if len(better) > 1 + SHOWN else ""
-    return [*start, words, str(best), others or "nothing else", missing]
+    also = ", ".join(f"{x.entry.name} {x.difference.mean:+.2f}" for x in others[:SHOWN])
+    also += f", and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+    return [*start, words, str(best), also or "nothing else", missing]
 
 
-def _missing(record: TunedRecord, budget: float) -> str:
-    return ", ".join(name for name, cost in record.waiting.items() if cost <= budget + 1e-9)
-
-
-def sentence(records: Sequence[TunedRecord], budget: float = 1.1) -> str:
+def sentence(found: Sequence[Answer], budget: float = 1.1) -> str:
     """Say in a sentence per task what a budget buys."""
     lines = []
-    for record in tasks(records):
-        rival, found = better_ones(record, budget)
-        if rival is None or not found:
+    for answer in found:
+        record, rival = answer.record, answer.rival
+        if answer.budget != budget or rival is None or not answer.leads:
             continue
         where = f"{record.situation} ({record.scale}: {record.task}, n = {len(rival.last)})"
-        best = found[0]
-        if best.verdict == "better":
+        best = next(iter(answer.better), answer.leads[0])
+        if answer.better:
             text = f"{best.entry.name}, with a radius of its own, beats the tuned {rival.name}: "
             text += f"{best}, in points."
         else:
             text = f"stay with {rival.name} and tune it, nothing beats it; the highest is "
             text += f"{best.entry.name}: {best}, in points."
-        missing = _missing(record, budget)
-        text += f" Not measured yet: {missing}." if missing else ""
+        text += f" Not measured yet: {answer.missing}." if answer.missing else ""
         lines.append(
             f"With a budget of {budget:g} times the base optimizer's passes, {where}: {text}"
         )
@@ -202,9 +239,10 @@ def fill(page: str, docs: Path) -> str:
     records = [
         record for path, found in files.items() if path.stem in ANSWERING for record in found
     ]
+    found = answers(records)
     blocks = {
-        "answers": markdown_table(answers(records)),
-        "sentence": sentence(records),
+        "answers": markdown_table(answers_table(found)),
+        "sentence": sentence(found),
         "details": details(files, docs),
     }
     return MARK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n\n{found[3]}", page)

@@ -40,6 +40,11 @@ def compare(runs: Sequence[Run]) -> list[Row]:
     """Return a row for each group of runs that has finished an epoch, data set by data set."""
     rows = [row for task in split_by_data(runs) for row in _rows(task)]
     if not rows:
+        if any(run.metrics and not run.config.engine.eval_test for run in runs):
+            raise LabError(
+                "these are trials of a search, which never look at the test images: train the "
+                "settings that it chose, and report that run"
+            )
         raise LabError("none of these runs has finished an epoch yet")
     return rows
 

@@ -1,8 +1,8 @@
 """The settings that a search may choose from, and the points of it that are tried.
 
-The points come from Optuna's quasi-random sampler (a scrambled Halton sequence with a seed), so the
-same space gives the same points, a longer search keeps the points of a shorter one, and two methods
-that share settings try the same values of these.
+The points come from Optuna's quasi-random sampler (a random point, then a scrambled Halton
+sequence, with a seed), so the same space gives the same points, a longer search keeps the points of
+a shorter one, and two methods that share settings try the same values of these.
 """
 
 from __future__ import annotations

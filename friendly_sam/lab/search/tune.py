@@ -9,13 +9,14 @@ depends on the settings alone: not on how many processes took part, nor on inter
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.files import open_to_append, try_lock
 from friendly_sam.lab.reading import checked, parse_json
 from friendly_sam.lab.search.space import Settings, Space, around, at_edge, optuna, points
@@ -53,19 +54,26 @@ class Tuned:
 
 
 def tune(
-    objective: Callable[[Settings], float], space: Space, *, trials: int, folder: Path | str
+    objective: Callable[[Settings], float],
+    space: Space,
+    *,
+    trials: int,
+    folder: Path | str,
+    subject: str = "",
 ) -> Tuned:
     """Return the settings for which an objective is highest.
 
     Three fifths of the trials are spread over the space, the others lie around the best of them,
-    also past the edge of a range. A `RuntimeError`, `ValueError` or `LabError` of the objective
-    loses the trial; anything else stops the search, which goes on when it is called again.
+    also past the edge of a range. A `RuntimeError`, `ValueError` or `RunError` of the objective, or
+    a value that is not a number, loses the trial; anything else stops the search, which goes on
+    when it is called again.
 
     Args:
         objective: from settings to a number, the higher the better.
         space: what may be chosen, by name: `Range` and `Choice`.
         trials: how many points are tried.
         folder: where the study is kept.
+        subject: what is tuned; a folder that holds a search of something else is refused.
 
     Example:
         >>> import tempfile
@@ -83,7 +91,7 @@ def tune(
         raise LabError("space must name at least one setting, got none")
     path = Path(folder)
     study = open_study(path / JOURNAL, "tune")
-    _check(study, space, path)
+    _check(study, space, path, subject)
     near = int(trials * NEAR_SHARE)
     wide = points(space, trials - near)
     found = _do(study, path, objective, space, wide)
@@ -101,14 +109,18 @@ def tune(
     )
 
 
-def _check(study: Study, space: Space, folder: Path) -> None:
+def _check(study: Study, space: Space, folder: Path, subject: str) -> None:
     """Refuse a folder that holds another search."""
-    wanted = {name: str(found) for name, found in space.items()}
-    known = study.user_attrs.get("space")
-    if known is None:
-        study.set_user_attr("space", wanted)
-    elif known != wanted:
-        raise LabError(f"{folder} holds a search over other settings: choose another folder")
+    ranges = {name: str(found) for name, found in space.items()}
+    for name, wanted, words in (
+        ("space", ranges, "over other settings"),
+        ("subject", subject, "of something else"),
+    ):
+        known = study.user_attrs.get(name)
+        if known is None:
+            study.set_user_attr(name, wanted)
+        elif known != wanted:
+            raise LabError(f"{folder} holds a search {words}: choose another folder")
 
 
 def _do(
@@ -141,8 +153,9 @@ def _take(
         if not ours or number in _done(study, folder):
             return False
         try:
-            value: float | None = float(objective(dict(settings)))
-        except (RuntimeError, ValueError, LabError):
+            found = float(objective(dict(settings)))
+            value = None if math.isnan(found) else found
+        except (RuntimeError, ValueError, RunError):
             value = None
         study.add_trial(create_trial(space, settings, value, number))
     return True

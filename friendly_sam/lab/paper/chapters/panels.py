@@ -56,7 +56,7 @@ def _lines(results: Results) -> list[Panel]:
         curves = []
         for method in results.methods():
             cells = results.sweep(panel, method)
-            if cells:
+            if cells and swept:
                 curves.append(_curve(method, cells, sorted(set(swept))))
         if curves:
             drawn.append(

@@ -28,8 +28,8 @@ def accuracy_table(records: Sequence[TunedRecord]) -> Table:
     rows = [
         [
             _name(records, record, entry),
-            with_interval(entry.last),
-            with_interval(entry.preferred),
+            f"{with_interval(entry.last)}{_missing(entry)}",
+            f"{with_interval(entry.preferred)}{_missing(entry)}",
             "failed" if entry.chosen.validation is None else f"{entry.chosen.validation:.2f}",
             f"{entry.passes:.2f}",
             "-" if entry.cost is None else f"{entry.cost:.2f}",
@@ -39,8 +39,15 @@ def accuracy_table(records: Sequence[TunedRecord]) -> Table:
         for entry in record.entries
     ]
     header = ["", "last epoch, %", "epoch validation prefers, %", "validation in the search, %"]
-    header += ["passes / base's", "time / base's", "chosen: learning rate, weight decay, ρ, λ"]
+    fullest = max((entry.chosen.settings for r in records for entry in r.entries), key=len)
+    header += ["passes / base's", "time / base's"]
+    header.append(f"chosen: {', '.join(NAMES.get(name, name) for name in fullest)}")
     return Table(header=header, rows=rows)
+
+
+def _missing(entry: Entry) -> str:
+    seeds = len(entry.last)
+    return f" (n={seeds} of {seeds + entry.missing})" if entry.missing else ""
 
 
 def pairs(records: Sequence[TunedRecord]) -> list[Pair]:
@@ -123,7 +130,7 @@ def caption(records: Sequence[TunedRecord]) -> str:
     if found is not None:
         text += (
             f" {counted(n, 'seed')} find a difference of {found:.1f} points in four of five "
-            "cases (median)."
+            "cases (median, before correction)."
         )
     return text
 

@@ -42,8 +42,9 @@ FOOTER = (
     "within an experiment (Holm). A claim holds where every difference is significant and speaks "
     "for it, does not hold where a significant one speaks against it, and is undecided otherwise "
     "or with fewer than 3 seeds; the smallest difference that the seeds would have shown in four "
-    "of five cases stands beside. Dots are single runs. Settings are chosen on validation images, "
-    "never on the test, with the same number of trials for every method."
+    "of five cases, by itself and before correction, stands beside. Dots are single runs. Settings "
+    "that are searched for are chosen on validation images, with the same number of trials for "
+    "every method; no trial looks at the test images."
 )
 
 

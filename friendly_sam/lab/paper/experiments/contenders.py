@@ -11,8 +11,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from friendly_sam.lab.config.resolve import label
+from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.paper.experiment import Scale
-from friendly_sam.lab.paper.experiments.scales import LABEL_NOISE, MAIN, NETWORKS, TITLES, config
+from friendly_sam.lab.paper.experiments.scales import (
+    HELD_OUT,
+    LABEL_NOISE,
+    MAIN,
+    NETWORKS,
+    TITLES,
+    config,
+)
 from friendly_sam.lab.paper.tuning import TRIALS, Contender, Task
 from friendly_sam.lab.search.space import Choice, Range
 
@@ -81,6 +89,8 @@ def contender(
     network = network or MAIN[scale]
     run = config(scale, data, method, network=network, batch_size=batch_size, **options)
     usual = config(scale, data, method, network=network).data.batch_size
+    if scale == "paper":
+        run = changed(run, HELD_OUT)
     share = math.sqrt((batch_size or usual) / usual)
     usual_ranges = (LEARNING_RATES[scale], WEIGHT_DECAYS[scale])
     (low, high), weight_decays = OF_NETWORK.get(network, usual_ranges)

@@ -19,6 +19,7 @@ from friendly_sam.lab.config.schema import (
     RunConfig,
     ScheduleConfig,
 )
+from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.experiment import Scale
 
@@ -87,6 +88,9 @@ LABEL_NOISE: dict[Scale, float] = {"paper": 0.0, "medium": 0.4, "small": 0.0, "m
 """Of every experiment but table 6, which has several, and table 1, which adds 0 at `medium` and
 `mini`."""
 
+HELD_OUT = {"data.validation_size": 5000}
+"""What a search or a sweep at `paper` chooses on; the published runs train on every image."""
+
 _EPOCHS = {"mlp": 30, "cnn": 30}
 """Of the networks of `mini`."""
 
@@ -121,11 +125,14 @@ def config(
         seed: which repetition.
         noise: share of random labels (default: the scale's own).
         batch_size: images of a step (default: the scale's own).
-        epochs: as many times the scale's own.
+        epochs: as many times the scale's own, warm-up included.
         settings: further settings of the method, such as `rho`.
     """
     noise = LABEL_NOISE[scale] if noise is None else noise
     run = _template(scale, data, network or MAIN[scale], method, noise)
+    if epochs != 1:
+        warmup = epochs * run.schedule.warmup_epochs
+        run = changed(run, {"epochs": round(epochs * run.epochs), "schedule.warmup_epochs": warmup})
     images: dict[str, Any] = {"label_noise": noise}
     if batch_size is not None:
         images["batch_size"] = batch_size
@@ -133,7 +140,6 @@ def config(
         run,
         data=dataclasses.replace(run.data, **images),
         method=dataclasses.replace(run.method, **settings),
-        epochs=round(epochs * run.epochs),
         seed=seed,
     )
 
