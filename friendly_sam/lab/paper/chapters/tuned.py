@@ -19,6 +19,7 @@ NAMES = {
     "base.weight_decay": "weight decay",
     "method.rho": "ρ",
     "method.decay": "λ",
+    "model.batch_norm": "BatchNorm",
 }
 """Settings as tables have them; others go by their own names."""
 
