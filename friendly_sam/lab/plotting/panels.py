@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from friendly_sam.lab.plotting.palette import INKS, Ink, Look, Theme, dashed, lo
 
 CHART = (6.0, 3.7)
 """Inches of a chart whose legend has one row."""
+SMALL_TITLE = 36
+"""Characters of a line of the title of a small panel, which is five inches wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +126,7 @@ def _paint(panels: Sequence[Panel], *, below: bool = False) -> Paint:
     def paint(all_axes: Sequence[Any], ink: Ink) -> None:
         for axes, panel in zip(all_axes, panels, strict=True):
             _fill(axes, panel, ink)
+            title(axes, panel.title if below else textwrap.fill(panel.title, SMALL_TITLE))
             if panel.named:
                 name_points(axes, panel.series, ink)
             elif below and panel.series:
@@ -134,9 +138,12 @@ def _paint(panels: Sequence[Panel], *, below: bool = False) -> Paint:
 
 
 def _fill(axes: Any, panel: Panel, ink: Ink) -> None:
+    y_label = panel.y_label
     if panel.bars:
         _bars(axes, panel.bars, ink)
         axes.grid(visible=False, axis="x")
+        if axes.get_ylim()[0] > 0:
+            y_label += "\n(axis does not start at 0)"
     families = [series.family or series.label for series in panel.series]
     chosen = looks(families)
     if not any(series.points for series in panel.series):
@@ -151,8 +158,7 @@ def _fill(axes: Any, panel: Panel, ink: Ink) -> None:
         axes.set_yscale("log")
         top = max(y for series in panel.series for y in series.y)
         axes.set_ylim(top * 1e-7, top * 3)  # below that there is nothing but rounding
-    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
-    title(axes, panel.title)
+    axes.set(xlabel=panel.x_label, ylabel=y_label)
 
 
 def _line(axes: Any, series: Series, look: Look, ink: Ink, panel: Panel) -> None:
@@ -211,8 +217,3 @@ def _bars(axes: Any, bars: Sequence[Bar], ink: Ink) -> None:
     axes.set_xticks(
         range(len(labels)), labels, rotation=0 if short else 30, ha="center" if short else "right"
     )
-    if bottom > 0:
-        axes.annotate(
-            "axis does not start at 0", (1.0, 1.01), xycoords="axes fraction",
-            ha="right", va="bottom", fontsize=7, alpha=0.75,
-        )  # fmt: skip

@@ -33,7 +33,7 @@ th:first-child, td:first-child { text-align: left; white-space: normal; }
 .key { margin-top: 1rem; font-size: .9rem; } .key td, .key th { text-align: left; }
 .key td:first-child { white-space: nowrap; }
 .key td:last-child { white-space: normal; width: 100%; overflow-wrap: anywhere; }
-th { color: var(--soft); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; white-space: normal; vertical-align: bottom; }
 figure { margin: 1rem 0; } img { width: 100%; height: auto; }
 figcaption, footer { color: var(--soft); font-size: .9rem; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem; }

@@ -47,7 +47,7 @@ th:first-child, td:first-child { text-align: left; }
 .text { text-align: left; white-space: normal; min-width: 13rem; }
 .words td { white-space: normal; text-align: left; vertical-align: top; }
 .words th { text-align: left; } .words td:last-child { white-space: nowrap; }
-th { color: var(--soft); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; white-space: normal; vertical-align: bottom; }
 .verdict { display: inline-block; border-radius: 999px; padding: .05rem .65rem; font-size: .85rem;
   font-weight: 600; white-space: nowrap; }
 .holds { color: var(--good); background: var(--good-ground); }
