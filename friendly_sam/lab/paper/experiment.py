@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Scale = Literal["paper", "real", "medium", "small", "mini"]
 SCALES: tuple[Scale, ...] = ("paper", "real", "medium", "small", "mini")
+SEEDS: dict[Scale, int] = {"paper": 3, "real": 10, "medium": 7, "small": 7, "mini": 10}
+"""Fresh runs of a cell. The paper repeats everything 3 times (section 6.1)."""
 
 Drawing = Literal["bars", "lines", "training", "spectrum", "cost", "theory"]
 """Bars of the cells' accuracy, lines over x, curves over epochs, eigenvalues; accuracy against the

@@ -17,6 +17,7 @@ from friendly_sam.lab.config.resolve import label, passes, resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import Setting
 from friendly_sam.lab.errors import LabError
+from friendly_sam.lab.paper import tuning
 from friendly_sam.lab.paper.results import Measured, Results, Scores
 from friendly_sam.lab.paper.step_cost import step_cost_key
 from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, Contender, Task, validation
@@ -149,7 +150,7 @@ def _entry(
     run = resolve(cell.cell.runs[0])
     tried = [_trial(contender, trial) for trial in trials]
     values = contender.settings(run)
-    wide = [trial for trial in tried[: contender.trials.wide] if trial.validation is not None]
+    wide = [trial for trial in tried[: tuning.TRIALS.wide] if trial.validation is not None]
     near = around(contender.space, max(wide, key=_score).settings) if wide else contender.space
     return Entry(
         name=contender.name,
@@ -159,7 +160,7 @@ def _entry(
         chosen=next(trial for trial in tried if trial.settings == values),
         edge=at_edge(contender.space, near, values),
         trials=tried,
-        wide=contender.trials.wide,
+        wide=tuning.TRIALS.wide,
         importance=importance(
             contender.space, [(t.settings, t.validation) for t in tried if t.validation is not None]
         ),

@@ -3,8 +3,8 @@
 An experiment with a `Tuning` runs in three stages, for every contender of every task alike. Some
 trials are spread over its whole space, with two seeds each. Others lie in the half of the space
 around the best of them, which reaches past an edge where the best lies near one: so a range that
-was too narrow is widened. `TRIALS` says how many, the same for all contenders of a scale. The trial
-with the best mean validation accuracy is chosen, and only runs of it on fresh seeds are reported.
+was too narrow is widened. `TRIALS` says how many, the same for all. The trial with the best mean
+validation accuracy is chosen, and only runs of it on fresh seeds are reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import as_trial, changed, value
-from friendly_sam.lab.paper.experiment import Cell, Experiment, Scale
+from friendly_sam.lab.paper.experiment import SEEDS, Cell, Experiment, Scale
 from friendly_sam.lab.paper.results import Measured, Results, collect
 from friendly_sam.lab.paper.run_folders import place
 from friendly_sam.lab.records.run import run_state
@@ -25,7 +25,7 @@ from friendly_sam.lab.search.space import Settings, Space, around, points
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """How many trials a contender has."""
+    """How many trials every contender has."""
 
     wide: int
     """Over the whole space."""
@@ -33,17 +33,8 @@ class Trials:
     """Around the best of them."""
 
 
-MANY, FEW = Trials(wide=6, near=4), Trials(wide=4, near=2)
-TRIALS: dict[Scale, Trials] = {
-    "paper": MANY,
-    "real": MANY,
-    "medium": FEW,
-    "small": MANY,
-    "mini": MANY,
-}
-"""Unless an experiment says otherwise; fewer where a run took half a minute of a core or more."""
+TRIALS = Trials(wide=6, near=4)
 SEARCH_SEEDS = (1000, 1001)
-FRESH_SEEDS: dict[Scale, int] = {"paper": 3, "real": 10, "medium": 5, "small": 7, "mini": 10}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +46,15 @@ class Contender:
     """All that is not tuned."""
     space: Space
     """What is tuned, by the dotted name of the setting: ranges and choices."""
-    trials: Trials
 
     def wide(self) -> list[RunConfig]:
         """Return the trials over the whole space."""
-        return [changed(self.run, point) for point in points(self.space, self.trials.wide)]
+        return [changed(self.run, point) for point in points(self.space, TRIALS.wide)]
 
     def near(self, best: RunConfig) -> list[RunConfig]:
         """Return the trials around one of them."""
         close = around(self.space, self.settings(best))
-        return [changed(self.run, point) for point in points(close, self.trials.near, seed=1)]
+        return [changed(self.run, point) for point in points(close, TRIALS.near, seed=1)]
 
     def settings(self, run: RunConfig) -> Settings:
         """Return what a run has of the tuned settings."""
@@ -159,7 +149,7 @@ class Tuning:
 
 def fresh_cell(scale: Scale, panel: str, name: str, run: RunConfig, x: float | None = None) -> Cell:
     """Return a cell of seeds that took no part in any choice."""
-    runs = tuple(replace(run, seed=seed) for seed in range(FRESH_SEEDS[scale]))
+    runs = tuple(replace(run, seed=seed) for seed in range(SEEDS[scale]))
     return Cell(panel=panel, method=name, x=x, runs=runs)
 
 
@@ -175,11 +165,10 @@ def search(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
     cells = list(wide)
     for task in tasks:
         for contender in task.contenders:
-            trials = contender.trials
-            best = choice(found, task.title, contender.name, folder, trials.wide)
+            best = choice(found, task.title, contender.name, folder, TRIALS.wide)
             if best is not None:
                 near = contender.near(best.cell.runs[0])
-                cells += task.trial_cells(contender, near, first=trials.wide + 1)
+                cells += task.trial_cells(contender, near, first=TRIALS.wide + 1)
     return replace(experiment, cells=lambda scale: cells)
 
 
@@ -199,8 +188,7 @@ def settled(experiment: Experiment, scale: Scale, folder: Path) -> Experiment:
     chosen, tasks = {}, experiment.tuning.tasks(scale)
     for task in tasks:
         for contender in task.contenders:
-            count = contender.trials.wide + contender.trials.near
-            best = choice(found, task.title, contender.name, folder, count)
+            best = choice(found, task.title, contender.name, folder, TRIALS.wide + TRIALS.near)
             if best is not None:
                 found_settings = contender.settings(best.cell.runs[0])
                 chosen[task.title, contender.name] = changed(contender.run, found_settings)

@@ -21,7 +21,7 @@ from friendly_sam.lab.paper.experiments.scales import (
     TITLES,
     config,
 )
-from friendly_sam.lab.paper.tuning import TRIALS, Contender, Task
+from friendly_sam.lab.paper.tuning import Contender, Task
 from friendly_sam.lab.search.space import Choice, Range
 
 LEARNING_RATES: dict[Scale, tuple[float, float]] = {
@@ -41,17 +41,17 @@ OF_NETWORK = {"cnn": ((1e-3, 0.1), (1e-4, 0.1))}
 the CNN is best at learning rate 0.002, or 0.01 with a weight decay of 0.1: 78 % on validation
 images, where the ranges of the MLP hold 70 % at most (two seeds)."""
 RADII = {
-    "resnet18": 0.1,
-    "vgg16_bn": 0.1,
-    "resnet8s2": 0.1,
-    "vgg8_bn": 0.05,
-    "mlp": 0.1,
-    "cnn": 0.05,
+    "resnet18": (0.025, 0.4),
+    "vgg16_bn": (0.025, 0.4),
+    "resnet8s2": (0.025, 0.4),
+    "vgg8_bn": (0.0125, 0.2),
+    "mlp": (0.025, 0.4),
+    "cnn": (0.0125, 0.2),
 }
-"""The middle of the range of SAM's radius; the MLP's lies below the 0.2 that suits a learning rate
-of 0.05, because smaller learning rates, which are in the search, ask for smaller radii."""
-RADIUS_FACTORS: dict[Scale, float] = {"paper": 4.0, "medium": 4.0, "small": 4.0, "mini": 4.0}
-"""The range reaches from the middle divided by this to the middle times this."""
+"""SAM's radii. The middle of the MLP's lies below the 0.2 that suits a learning rate of 0.05,
+because smaller learning rates, which are in the search, ask for smaller radii."""
+MEDIUM_RADII = (0.01, 0.4)
+"""Those of `medium`, where short training on right labels chose the smallest of `RADII`."""
 DECAYS = (0.6, 0.9, 0.95)
 """F-SAM's, which the paper tunes (section 6.1)."""
 
@@ -82,7 +82,7 @@ def contender(
         method: `sgd` or a method of `fsam list methods`.
         name: what it is called (default: the method's label).
         network: what is trained (default: what stands for ResNet-18).
-        factor: the middle of its radii, times that of the method.
+        factor: its radii, times those of the method.
         batch_size: images of a step; the learning rates follow its square root.
         options: what is set, for `scales.config`.
     """
@@ -102,7 +102,7 @@ def contender(
         space["method.rho"] = _radii(scale, network, method, factor)
     if method == "fsam" and run.method.decay is None:
         space["method.decay"] = Choice(DECAYS)
-    return Contender(name=name or label(run), run=run, space=space, trials=TRIALS[scale])
+    return Contender(name=name or label(run), run=run, space=space)
 
 
 def _radii(scale: Scale, network: str, method: str, factor: float) -> Range:
@@ -117,8 +117,8 @@ def _radii(scale: Scale, network: str, method: str, factor: float) -> Range:
         factor *= 10.0 if network in ("cnn", "resnet8s2") else 40.0
     if method == "wsam":
         factor *= 0.25
-    middle, reach = factor * RADII[network], RADIUS_FACTORS[scale]
-    return Range(middle / reach, middle * reach)
+    low, high = MEDIUM_RADII if scale == "medium" else RADII[network]
+    return Range(factor * low, factor * high)
 
 
 def task(

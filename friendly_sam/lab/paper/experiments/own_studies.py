@@ -11,7 +11,7 @@ from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of
 from friendly_sam.lab.paper.experiments.scales import LABEL_NOISE
 from friendly_sam.lab.paper.experiments.tables import timed
-from friendly_sam.lab.paper.tuning import MANY, Contender, Task, Tuning
+from friendly_sam.lab.paper.tuning import Contender, Task, Tuning
 from friendly_sam.lab.search.space import Range
 
 FRACTIONS = {1.0: "", 0.25: ", 1/4", 0.125: ", 1/8"}
@@ -92,14 +92,13 @@ def _few_images(made: Contender, times: int) -> Contender:
     epochs = times * EPOCHS
     changes = {
         "data.train_size": 1000,
-        "data.test_size": None,
         "data.crop_padding": 4,
         "epochs": epochs,
         "schedule.warmup_epochs": epochs / 5,
         "engine.eval_epochs": epochs // 6,
     }
     space = {**made.space, "base.weight_decay": STRONG_DECAYS}
-    return dataclasses.replace(made, run=changed(made.run, changes), space=space, trials=MANY)
+    return dataclasses.replace(made, run=changed(made.run, changes), space=space)
 
 
 _long_tuning = Tuning(tasks=_long_tasks)

@@ -24,7 +24,7 @@ from friendly_sam.lab.config.schema import (
 from friendly_sam.lab.paper.claims import beats_at_each
 from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import DECAYS, PROTOCOL
-from friendly_sam.lab.paper.tuning import TRIALS, Contender, Task, Tuning
+from friendly_sam.lab.paper.tuning import Contender, Task, Tuning
 from friendly_sam.lab.search.space import Choice, Range
 
 SIZES = {"pets": 400, "flowers": 1020, "cars": 1000, "cifar10": 400, "cifar100": 1000}
@@ -102,7 +102,7 @@ def photo_contender(data: DataConfig, method: str, *, name: str = "") -> Contend
     if "decay" in METHODS[run.method.name].settings:
         space["method.decay"] = Choice(DECAYS)
     title = label(run) + (f", {fraction}" if fraction else "")
-    return Contender(name=name or title, run=run, space=space, trials=TRIALS["real"])
+    return Contender(name=name or title, run=run, space=space)
 
 
 def photo_task(

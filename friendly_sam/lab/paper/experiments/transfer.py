@@ -29,7 +29,7 @@ from friendly_sam.lab.paper.experiments.photographs import MAPPING, photo_task
 from friendly_sam.lab.paper.experiments.scales import QUICK
 from friendly_sam.lab.paper.experiments.tables import cell, published, seeds, tuning
 from friendly_sam.lab.paper.run_folders import weights_from
-from friendly_sam.lab.paper.tuning import TRIALS, Contender, Task
+from friendly_sam.lab.paper.tuning import Contender, Task
 from friendly_sam.lab.search.space import Choice, Range
 
 COMPARED = ("adamw", "sam", "fsam")
@@ -95,7 +95,7 @@ def transfer_contender(scale: Scale, data: DataConfig, method: str) -> Contender
         space["method.rho"] = RADII
     if method == "fsam":
         space["method.decay"] = Choice(DECAYS)
-    return Contender(name=label(run), run=run, space=space, trials=TRIALS[scale])
+    return Contender(name=label(run), run=run, space=space)
 
 
 def mini_set(size: int) -> DataConfig:
