@@ -124,10 +124,12 @@ def legend_columns(labels: Sequence[str], width: float = 6.0) -> int:
 
 
 def legend_below(axes: Any, labels: Sequence[str], width: float = 6.0) -> None:
-    """Add a legend below all panels, where it covers nothing."""
-    handles, _ = axes.get_legend_handles_labels()
+    """Add a legend of what was drawn, in the order of these labels, below all panels."""
+    handles = {
+        label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     axes.figure.legend(
-        handles,
+        [handles[label] for label in labels],
         labels,
         loc="outside lower center",
         ncols=legend_columns(labels, width),
