@@ -12,6 +12,7 @@ from typing import Any
 
 from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.config.settings import changed
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.experiment import Scale
 from friendly_sam.lab.paper.experiments.scales import (
     HELD_OUT,
@@ -133,11 +134,19 @@ def task(
     )
 
 
-def panel_of(scale: Scale, data: str, network: str | None = None) -> str:
-    """Name a data set and a network (default: what stands for ResNet-18)."""
+def panel_of(
+    scale: Scale, data: str, network: str | None = None, noise: float | None = None
+) -> str:
+    """Name a data set, its images where they are a part of it, and a network.
+
+    The network is what stands for ResNet-18 unless told otherwise. The share of random labels
+    (default: the scale's own) may decide how many images there are.
+    """
     wanted = network or MAIN[scale]
+    images = config(scale, data, "sgd", network=wanted, noise=noise).data.train_size
+    few = f", {counted(images, 'image')}" if images else ""
     title = next((t for t, name in NETWORKS[scale].items() if name == wanted), wanted)
-    return f"{TITLES[data][scale]}, {title}"
+    return f"{TITLES[data][scale]}{few}, {title}"
 
 
 def noisy_panel_of(scale: Scale, data: str) -> str:

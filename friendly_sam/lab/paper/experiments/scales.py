@@ -71,13 +71,13 @@ TITLES: dict[str, dict[Scale, str]] = {
     "cifar10": {
         "paper": "CIFAR-10",
         "medium": "CIFAR-10",
-        "small": "CIFAR-10, 1,000 images",
-        "mini": "digits, 800 images",
+        "small": "CIFAR-10",
+        "mini": "digits",
     },
     "cifar100": {
         "paper": "CIFAR-100",
-        "small": "CIFAR-100, 20 classes, 1,000 images",
-        "mini": "digits, 400 images",
+        "small": "CIFAR-100, 20 classes",
+        "mini": "digits",
     },
 }
 

@@ -127,7 +127,9 @@ def _table(number: int, data: str) -> Experiment:
 
 def _clean(scale: Scale) -> Task:
     contenders = tuple(contender(scale, "cifar10", m, noise=0.0) for m in FEW)
-    return Task(panel=f"{panel_of(scale, 'cifar10')}, right labels", contenders=contenders)
+    return Task(
+        panel=f"{panel_of(scale, 'cifar10', noise=0.0)}, right labels", contenders=contenders
+    )
 
 
 table1 = _table(1, "cifar10")
