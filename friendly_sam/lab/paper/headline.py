@@ -29,6 +29,7 @@ SOURCES = (
     "small/table6.json",
     "small/cheaper.json",
     "medium/table1.json",
+    "medium/table6.json",
     "medium/cheaper.json",
     "medium/long-training.json",
     "real/table5.json",
@@ -59,6 +60,7 @@ def lines(records: Sequence[TunedRecord]) -> list[Line]:
             mine = tuple(a for a in leads if any(a.entry is entry for entry in record.entries))
             base = record.entries[0].name
             task = record.task.replace(", 0 % random labels", ", right labels")
+            task = f"fine-tuning, {task}" if record.scale == "real" else task
             label = f"{task}\nover {base}, n = {len(record.entries[0].last)}"
             if mine:
                 runs = " ".join(str(a.entry.last) for a in mine if a.entry.name in METHODS)
@@ -75,28 +77,32 @@ def draw(shown: Sequence[Line], path: Path) -> None:
 
     def paint(all_axes: Sequence[Any], ink: Ink) -> None:
         (axes,) = all_axes
-        labelled = set[str]()
-        for row, line in enumerate(shown):
-            for lead in line.leads:
-                name = lead.entry.name
-                place = DRAWN.index(name)
-                look = method_look(name)
-                assert look is not None
-                mean, colour = lead.difference.mean, ink.colours[look.colour]
-                axes.errorbar(
-                    mean, row + 0.24 * (place - 1), xerr=mean - lead.difference.low,
-                    color=colour, marker=look.marker, markersize=7, capsize=3, linestyle="none",
-                    markerfacecolor=colour if lead.verdict in ("better", "worse") else "none",
-                    label=None if name in labelled else name,
-                )  # fmt: skip
-                labelled.add(name)
+        drawn = {lead.entry.name for line in shown for lead in line.leads}
+        names = [name for name in DRAWN if name in drawn]
+        for name in names:
+            look = method_look(name)
+            assert look is not None
+            style: dict[str, Any] = {
+                "color": ink.colours[look.colour], "marker": look.marker, "markersize": 7,
+                "capsize": 3, "linestyle": "none",
+            }  # fmt: skip
+            axes.errorbar([], [], xerr=[], label=name, **style)
+            for row, line in enumerate(shown):
+                for lead in (lead for lead in line.leads if lead.entry.name == name):
+                    mean = lead.difference.mean
+                    significant = lead.verdict in ("better", "worse")
+                    axes.errorbar(
+                        mean, row + 0.24 * (DRAWN.index(name) - 1),
+                        xerr=mean - lead.difference.low,
+                        markerfacecolor=style["color"] if significant else "none", **style,
+                    )  # fmt: skip
         axes.axvline(0, color=ink.text, linewidth=1)
         axes.set_yticks(range(len(shown)), [line.label for line in shown], fontsize=9)
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("points of test accuracy, 95 % intervals (filled: significant)")
         title(axes, "Lead over the tuned base optimizer")
-        legend_below(axes, [name for name in DRAWN if name in labelled])
+        legend_below(axes, names)
 
     write_figure(paint, path, ("svg",), size=(8.0, 0.52 * len(shown) + 1.6))
 
