@@ -18,7 +18,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, *, epochs: int = 1, seeds: int = 3) 
     monkeypatch.setitem(scales._EPOCHS, "cnn", epochs)
     monkeypatch.setitem(SEEDS, "mini", seeds)
     monkeypatch.setattr(tuning, "TRIALS", tuning.Trials(wide=1, near=1))
-    monkeypatch.setattr(step_cost, "ROUNDS", 1)
+    monkeypatch.setattr(step_cost, "ROUNDS", 3)  # the first warms up
     monkeypatch.setattr(step_cost, "STEPS", 1)
     monkeypatch.setitem(figures.RADII["mini"], "cifar10", (0.1, 0.4))
     monkeypatch.setitem(scales.NETWORKS, "mini", {"MLP": "mlp"})
