@@ -122,6 +122,47 @@ def test_a_folder_with_another_search_is_refused(tmp_path: Path) -> None:
         tune(score, SPACE, trials=1, folder=tmp_path)
 
 
+def test_whole_numbers_are_searched_as_such(tmp_path: Path) -> None:
+    space = {"epochs": Range(2, 40, whole=True), "kind": Choice(("a", "b"))}
+    tried = []
+
+    def objective(settings: Settings) -> float:
+        tried.append(settings)
+        return -abs(float(settings["epochs"]) - 30)
+
+    found = tune(objective, space, trials=10, folder=tmp_path)
+    assert all(type(settings["epochs"]) is int for settings in tried)
+    assert len(tried) == len({str(settings) for settings in tried}) == 10
+    assert tune(objective, space, trials=10, folder=tmp_path) == found
+    assert len(tried) == 10, "what was found is read back from the journal as it was"
+    assert set(found.importance) == {"epochs", "kind"}
+
+
+def test_a_small_space_is_tried_once_and_no_more(tmp_path: Path) -> None:
+    space = {"batches": Range(1, 2, whole=True), "kind": Choice(("a", "b", "c"))}
+    both = [{"batches": n, "kind": kind} for n in (1, 2) for kind in "abc"]
+    found = points(space, 10)
+    assert sorted(map(str, found)) == sorted(map(str, both))
+    chosen = tune(counting_kinds, {"kind": Choice((0.125, 0.0625))}, trials=9, folder=tmp_path)
+    assert [t.settings["kind"] for t in chosen.trials] == [0.0625, 0.125]
+
+
+def counting_kinds(settings: Settings) -> float:
+    """Return a number that is highest at the largest."""
+    return float(settings["kind"])
+
+
+def test_a_range_is_not_left_where_no_setting_may_lie(tiny: Tiny) -> None:
+    space = read_space(["base.momentum=0.9:0.999", "base.lr=1:2"], tiny())
+    momentum, rate = space["base.momentum"], space["base.lr"]
+    assert isinstance(momentum, Range)
+    assert isinstance(rate, Range)
+    assert momentum.around(0.99).high == momentum.rounded(0.99876) == 0.999
+    assert momentum.around(0.9).low < 0.9
+    assert rate.around(2).high > 2
+    assert not rate.whole
+
+
 def test_points_are_those_of_a_longer_search_and_fill_the_space() -> None:
     space = {"lr": Range(0.01, 1.0), "rho": Range(0.1, 0.4)}
     many = points(space, 16)
@@ -203,7 +244,16 @@ def test_the_command_ends_with_the_command_to_use(
         ("--search method.rh=0.1:1", "unknown setting 'method.rh' (did you mean method.rho?)"),
         ("--search method.rho=1:0.1", "0 < low < high, got 1 to 0.1"),
         ("--search method.decay=0.5,2", "method.decay must be at least 0 and below 1, got 2"),
-        ("--search method.rho=a:b", "is not a number"),
+        ("--search method.rho=a:b", "method.rho must be a number or null, got a"),
+        ("--search base.lr=abc", "base.lr must be a number, got abc"),
+        ("--search base.lr=0.1:", "base.lr must not be null"),
+        ("--search data.flip=false:true", "'false' is not a number, and a range needs two"),
+        ("--search data.batch_size=32.5:64", "data.batch_size must be a whole number, got 32.5"),
+        ("--search data.label_noise=0:0.4", "0 < low < high, got 0 to 0.4"),
+        ("--search method.rho=null,0.1", "method.rho cannot be searched for"),
+        ("--search data=1:2", "data is a group of settings, name one of them"),
+        ("--search seed=1:5", "seed is set by the search itself"),
+        ("--search base.lr=0.1,0.2 base.lr=0.1:1", "base.lr is named twice"),
         ("--data.validation_size 9 --seeds 0", "--seeds must be at least 1, got 0"),
         ("--data.validation_size 9 --trials 1", "trials must be at least 2, got 1"),
     ],

@@ -7,11 +7,15 @@ search; after a kill it goes on. It ends with the command that trains with what 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import shlex
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import yaml
 
 from friendly_sam.lab.cli.parser import Parser, whole
 from friendly_sam.lab.cli.run_settings import settings
@@ -21,6 +25,7 @@ from friendly_sam.lab.config.methods import METHODS
 from friendly_sam.lab.config.resolve import resolve
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import Setting, as_trial, changed, value
+from friendly_sam.lab.config.yaml import from_dict, to_dict
 from friendly_sam.lab.counting import counted
 from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.records.run import read_run
@@ -48,6 +53,10 @@ LEAST_DECAY = 5e-4
 """The middle of the range of a weight decay that is 0."""
 
 
+OWN = ("seed", "output")
+"""Settings that a search has no choice of."""
+
+
 def default_space(config: RunConfig) -> Space:
     """Return the ranges around a run's own settings; the radius where its method has one."""
     found: dict[str, Range | Choice] = {}
@@ -60,44 +69,80 @@ def default_space(config: RunConfig) -> Space:
 
 
 def read_space(words: Sequence[str], config: RunConfig) -> Space:
-    """Read `NAME=LOW:HIGH` and `NAME=A,B,...`."""
+    """Read `NAME=LOW:HIGH` and `NAME=A,B,...`; a setting of whole numbers gets whole numbers."""
     found: dict[str, Range | Choice] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not text:
             raise LabError(f"--search takes NAME=LOW:HIGH or NAME=A,B,..., got {word!r}")
-        low, colon, high = text.partition(":")
+        if name in found:
+            raise LabError(f"--search {word}: {name} is named twice")
         try:
-            value(config, name)
-            found[name] = (
-                Range(float(low), float(high))
-                if colon
-                else Choice(tuple(_typed(part) for part in text.split(",")))
-            )
+            if dataclasses.is_dataclass(value(config, name)):
+                raise LabError(f"{name} is a group of settings, name one of them")
+            if name in OWN:
+                raise LabError(f"{name} is set by the search itself")
+            low, colon, high = text.partition(":")
+            found[name] = _range(config, name, low, high) if colon else _choice(config, name, text)
         except LabError as error:
             raise LabError(f"--search {word}: {error}") from error
-        except ValueError as error:
-            raise LabError(f"--search {word}: {low!r} or {high!r} is not a number") from error
-        for point in (low, high) if colon else text.split(","):
-            _accept(config, name, _typed(point))
     return found
 
 
-def _typed(text: str) -> Setting:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text, text)
+def _choice(config: RunConfig, name: str, text: str) -> Choice:
+    options = tuple(dict.fromkeys(_typed(config, name, part) for part in text.split(",")))
+    if not all(isinstance(option, Setting) for option in options):
+        raise LabError(f"{name} cannot be searched for")
+    return Choice(options)
 
 
-def _accept(config: RunConfig, name: str, new: Setting) -> None:
-    """Refuse a value that a run would refuse, before any work is done."""
+def _range(config: RunConfig, name: str, *ends: str) -> Range:
+    low, high = (_number(config, name, end) for end in ends)
+    found = Range(low, high, whole=isinstance(low, int) and isinstance(high, int))
+    if not _accepts(config, name, found.around(low).low):
+        found = replace(found, least=low)
+    if not _accepts(config, name, found.around(high).high):
+        found = replace(found, most=high)
+    return found
+
+
+def _number(config: RunConfig, name: str, text: str) -> float:
+    found = _typed(config, name, text)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise LabError(f"{text!r} is not a number, and a range needs two")
+    return found
+
+
+def _typed(config: RunConfig, name: str, text: str) -> Setting:
+    """Return a value as the setting has it; what a run would refuse is refused here."""
+    for kind in (int, float, yaml.safe_load):
+        with contextlib.suppress(ValueError, yaml.YAMLError):
+            return _accept(config, name, kind(text))
+    raise LabError(f"{text!r} is not a value")
+
+
+def _accept(config: RunConfig, name: str, new: object) -> Setting:
+    settings = to_dict(config)
+    group, dot, field = name.partition(".")
+    if dot:
+        settings[group][field] = new
+    else:
+        settings[group] = new
     try:
-        resolve(changed(config, {name: new}))
-    except (ValueError, TypeError) as error:
-        raise LabError(f"--search {name}: {error}") from error
+        run = from_dict(settings, "")
+        resolve(run)
+    except (LabError, ValueError, TypeError) as error:
+        raise LabError(str(error).removeprefix(": ")) from error
+    found: Setting = value(run, name)
+    return found
+
+
+def _accepts(config: RunConfig, name: str, new: Setting) -> bool:
+    try:
+        _accept(config, name, new)
+    except LabError:
+        return False
+    return True
 
 
 def tune_run(config: RunConfig, space: Space, folder: Path, *, trials: int, seeds: int) -> Tuned:
@@ -173,6 +218,8 @@ def run(arguments: Sequence[str]) -> int:
     space = read_space(options.search, config) or default_space(config)
     folder = Path(config.output or "runs/tune")
     found = tune_run(config, space, folder, trials=options.trials, seeds=options.seeds)
+    if len(found.trials) < options.trials:
+        print(f"\nNo more than {counted(len(found.trials), 'point')} to try there.")
     words = [word for word in rest if word != "--output" and word != config.output]
     print(f"\n{report(found, space, f'fsam train {shlex.join(words)}'.rstrip())}")
     return 0

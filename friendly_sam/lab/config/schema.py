@@ -170,7 +170,7 @@ class BaseConfig:
 
     def __post_init__(self) -> None:
         positive("base.lr", self.lr)
-        number("base.momentum", self.momentum, 0)
+        below_one("base.momentum", self.momentum)
         if self.nesterov and self.momentum == 0:
             raise ValueError("base.nesterov needs base.momentum greater than 0, got 0")
         for beta in self.betas:

@@ -8,9 +8,10 @@ a shorter one, and two methods that share settings try the same values of these.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from friendly_sam._machinery.install import how_to_install
@@ -26,6 +27,8 @@ REACH = 0.25
 """How far `around` reaches to either side, as a share of a range (by ratios)."""
 EDGE = 0.1
 """Share of a range (by ratios) that counts as its edge."""
+DRAWS = 20
+"""How often, for each point, one that is not there yet is looked for in a small space."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,39 @@ class Range:
 
     low: float
     high: float
+    whole: bool = False
+    """Whole numbers only."""
+    least: float = 0.0
+    """What the search may not go below, where it reaches past the edge of the range."""
+    most: float = math.inf
+    """What it may not go above."""
 
     def __post_init__(self) -> None:
         if not 0 < self.low < self.high:
-            raise LabError(f"a range needs 0 < low < high, got {self.low:g} to {self.high:g}")
+            raise LabError(
+                f"a range needs 0 < low < high, got {self.low:g} to {self.high:g} "
+                "(values with commas between them may be anything)"
+            )
+
+    def rounded(self, value: float) -> float:
+        """Return a number with two significant digits, or as many as the range needs.
+
+        >>> Range(0.01, 1.0).rounded(0.1234), Range(0.9, 0.999, most=0.999).rounded(0.99876)
+        (0.12, 0.999)
+        """
+        if self.whole:
+            return round(value)
+        width = self.high / self.low - 1
+        digits = 2 if width >= 0.5 else 2 + math.ceil(-math.log10(width))
+        return min(max(float(f"{value:.{digits}g}"), self.least), self.most)
+
+    def around(self, value: float) -> Range:
+        """Return half of the range (by ratios) around a value, past an edge that is near."""
+        reach = (self.high / self.low) ** REACH
+        low, high = max(value / reach, self.least), min(value * reach, self.most)
+        if self.whole:
+            low, high = max(1, math.floor(low)), math.ceil(high)
+        return replace(self, low=low, high=high)
 
     def at_edge(self, value: float) -> bool:
         """Whether a value lies in the outer tenth on either side, or outside."""
@@ -76,10 +108,12 @@ def optuna() -> types.ModuleType:
 
 
 def points(space: Space, count: int, seed: int = 0) -> list[Settings]:
-    """Return the points of a search, numbers with two significant digits.
+    """Return the points of a search, each once; fewer where the space does not hold as many.
 
     >>> points({"base.lr": Range(0.01, 1.0)}, 2) == points({"base.lr": Range(0.01, 1.0)}, 3)[:2]
     True
+    >>> points({"epochs": Range(2, 3, whole=True)}, 10)
+    [{'epochs': 2}, {'epochs': 3}]
     """
     return [dict(point) for point in _points(tuple(space.items()), count, seed)]
 
@@ -91,24 +125,36 @@ def _points(items: tuple[tuple[str, Range | Choice], ...], count: int, seed: int
         warnings.simplefilter("ignore", package.exceptions.ExperimentalWarning)
         sampler = package.samplers.QMCSampler(qmc_type="halton", scramble=True, seed=seed)
         study = package.create_study(sampler=sampler)
-        asked = [study.ask(distributions(space)).params for _ in range(count)]
-    return [{name: rounded(point[name]) for name in space} for point in asked]
+        found: list[Settings] = []
+        for _ in range(DRAWS * count):
+            asked = study.ask(distributions(space)).params
+            point = {name: _rounded(kind, asked[name]) for name, kind in items}
+            if point not in found:
+                found.append(point)
+            if len(found) == count:
+                break
+    return found
 
 
-def rounded(value: Setting) -> Setting:
-    """Return a number with two significant digits, anything else as it is."""
-    return float(f"{value:.2g}") if isinstance(value, float) else value
+def _rounded(kind: Range | Choice, value: Setting) -> Setting:
+    return kind.rounded(float(value)) if isinstance(kind, Range) else value
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """Return a space as Optuna writes it."""
+    return {name: _distribution(found) for name, found in space.items()}
+
+
+def _distribution(found: Range | Choice) -> BaseDistribution:
     kinds = optuna().distributions
-    return {
-        name: kinds.FloatDistribution(found.low, found.high, log=True)
-        if isinstance(found, Range)
-        else kinds.CategoricalDistribution(found.options)
-        for name, found in space.items()
-    }
+    made: BaseDistribution
+    if isinstance(found, Choice):
+        made = kinds.CategoricalDistribution(found.options)
+    elif found.whole:
+        made = kinds.IntDistribution(int(found.low), int(found.high), log=True)
+    else:
+        made = kinds.FloatDistribution(found.low, found.high, log=True)
+    return made
 
 
 def around(space: Space, centre: Settings) -> dict[str, Range | Choice]:
@@ -116,15 +162,12 @@ def around(space: Space, centre: Settings) -> dict[str, Range | Choice]:
 
     It reaches past the edge where the point lies near one. A choice among values is kept.
     """
-    near: dict[str, Range | Choice] = {}
-    for name, found in space.items():
-        value = centre[name]
-        if isinstance(found, Range):
-            reach = (found.high / found.low) ** REACH
-            near[name] = Range(float(value) / reach, float(value) * reach)
-        else:
-            near[name] = Choice((value,))
-    return near
+    return {
+        name: found.around(float(centre[name]))
+        if isinstance(found, Range)
+        else Choice((centre[name],))
+        for name, found in space.items()
+    }
 
 
 def at_edge(space: Space, near: Space, settings: Settings) -> list[str]:
@@ -133,7 +176,7 @@ def at_edge(space: Space, near: Space, settings: Settings) -> list[str]:
     for name, wide in space.items():
         close = near.get(name, wide)
         if isinstance(wide, Range) and isinstance(close, Range):
-            whole = Range(min(wide.low, close.low), max(wide.high, close.high))
-            if whole.at_edge(float(settings[name])):
+            both = replace(wide, low=min(wide.low, close.low), high=max(wide.high, close.high))
+            if both.at_edge(float(settings[name])):
                 found.append(name)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,8 @@ def _covering(space: Space, trials: Sequence[Settings]) -> Space:
     for name, found in space.items():
         if isinstance(found, Range):
             values = [float(settings[name]) for settings in trials]
-            wide[name] = Range(min([found.low, *values]), max([found.high, *values]))
+            low, high = min([found.low, *values]), max([found.high, *values])
+            wide[name] = replace(found, low=low, high=high)
         else:
             wide[name] = found
     return wide
@@ -129,7 +131,12 @@ def _spanned(trials: Sequence[Scored]) -> Space:
     spanned: dict[str, Range | Choice] = {}
     for name in trials[0][0]:
         values = sorted({settings[name] for settings, _ in trials}, key=str)
-        numbers = [value for value in values if isinstance(value, float)]
+        whole = all(type(value) is int for value in values)
+        numbers = [value for value in values if isinstance(value, float) or whole]
         wide = len(numbers) == len(values) > 1
-        spanned[name] = Range(min(numbers), max(numbers)) if wide else Choice(tuple(values))
+        spanned[name] = (
+            Range(min(map(float, numbers)), max(map(float, numbers)), whole=whole)
+            if wide
+            else Choice(tuple(values))
+        )
     return spanned

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.files import open_to_append, try_lock
 from friendly_sam.lab.reading import checked, parse_json
-from friendly_sam.lab.search.space import Settings, Space, around, at_edge, optuna, points
+from friendly_sam.lab.search.space import Range, Settings, Space, around, at_edge, optuna, points
 from friendly_sam.lab.search.study import JOURNAL, create_trial, damaged, importance, open_study
 
 if TYPE_CHECKING:
@@ -64,9 +64,11 @@ def tune(
     """Return the settings for which an objective is highest.
 
     Three fifths of the trials are spread over the space, the others lie around the best of them,
-    also past the edge of a range. A `RuntimeError`, `ValueError` or `RunError` of the objective, or
-    a value that is not a number, loses the trial; anything else stops the search, which goes on
-    when it is called again.
+    also past the edge of a range, as far as its `least` and `most`. No point is tried twice, so a
+    small space has fewer trials; one without a range has nothing around its best.
+
+    A `RuntimeError`, `ValueError` or `RunError` of the objective, or a value that is not a number,
+    loses the trial; anything else stops the search, which goes on when it is called again.
 
     Args:
         objective: from settings to a number, the higher the better.
@@ -92,13 +94,15 @@ def tune(
     path = Path(folder)
     study = open_study(path / JOURNAL, "tune")
     _check(study, space, path, subject)
-    near = int(trials * NEAR_SHARE)
+    ranges = any(isinstance(found, Range) for found in space.values())
+    near = int(trials * NEAR_SHARE) if ranges else 0
     wide = points(space, trials - near)
     found = _do(study, path, objective, space, wide)
     centre = _best(found, path)
     close = around(space, centre.settings)
     if near:
-        found = _do(study, path, objective, space, [*wide, *points(close, near, seed=1)])
+        more = [point for point in points(close, near, seed=1) if point not in wide]
+        found = _do(study, path, objective, space, [*wide, *more])
     best = _best(found, path)
     known = [(t.settings, t.value) for t in found if t.value is not None]
     return Tuned(
