@@ -9,7 +9,7 @@ from html import escape
 
 WIDTH = 100
 """Columns of a terminal that a table keeps within."""
-SENTENCE = 30
+SENTENCE = 24
 """Letters from which a cell of words is wrapped on a page."""
 NARROWEST = 18
 """Letters that the first column keeps before the others are put below one another."""
