@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from lab_runs import Tiny
+from PIL import Image
 
 from friendly_sam.lab.cli import main
 from friendly_sam.lab.cli.tune import default_space, read_space, tune_run
@@ -118,8 +121,73 @@ def test_a_folder_with_another_search_is_refused(tmp_path: Path) -> None:
         tune(score, {**SPACE, "lr": Range(0.1, 1.0)}, trials=2, folder=tmp_path)
     with pytest.raises(LabError, match="holds a search of something else"):
         tune(score, SPACE, trials=2, folder=tmp_path, subject="another network")
-    with pytest.raises(LabError, match="trials must be at least 2, got 1"):
-        tune(score, SPACE, trials=1, folder=tmp_path)
+
+
+@pytest.mark.parametrize(("first", "then"), [(5, 10), (10, 5)])
+def test_with_another_number_of_trials_known_points_are_kept(
+    first: int, then: int, tmp_path: Path
+) -> None:
+    fresh = tune(score, SPACE, trials=then, folder=tmp_path / "fresh")
+    known = tune(counting(tmp_path), SPACE, trials=first, folder=tmp_path)
+    again = tune(counting(tmp_path), SPACE, trials=then, folder=tmp_path)
+    assert again == fresh
+    both = {str(trial.settings) for found in (known, again) for trial in found.trials}
+    assert len(calls(tmp_path)) == len(both) < first + then, "a known point is not tried again"
+
+
+def test_a_line_that_a_kill_cut_short_is_done_again(tmp_path: Path) -> None:
+    whole = tune(counting(tmp_path), SPACE, trials=5, folder=tmp_path)
+    path = tmp_path / JOURNAL
+    path.write_bytes(path.read_bytes()[:-20])
+    assert tune(counting(tmp_path), SPACE, trials=5, folder=tmp_path) == whole
+    assert len(calls(tmp_path)) == 6
+    path.write_bytes(path.read_bytes()[:20])
+    assert tune(score, SPACE, trials=5, folder=tmp_path) == whole
+    path.write_bytes(b"somebody's own, without a line")
+    with pytest.raises(LabError, match="is damaged: delete it"):
+        tune(score, SPACE, trials=5, folder=tmp_path)
+    assert path.read_bytes() == b"somebody's own, without a line"
+
+
+BAD: list[tuple[Callable[[], Any], str]] = [
+    (lambda: {"lr": (0.01, 1.0)}, "lr must be a Range or a Choice, got"),
+    (dict, "space must name at least one setting"),
+    (lambda: {"n": Range(0.5, 3, whole=True)}, "whole numbers needs whole ends, got 0.5 to 3"),
+    (lambda: {"lr": Range(0.01, float("inf"))}, "0 < low < high, got 0.01 to inf"),
+    (lambda: {"lr": Range("0.1", 1.0)}, "low of a range must be a number, got '0.1'"),  # type: ignore[arg-type]
+    (lambda: {"kind": Choice(((1, 2), (3, 4)))}, "numbers, texts and truths"),  # type: ignore[arg-type]
+    (lambda: {"kind": Choice("ab")}, "a choice needs a tuple of values, got 'ab'"),  # type: ignore[arg-type]
+    (lambda: {"kind": Choice(())}, "at least one value, got none"),
+]
+
+
+@pytest.mark.parametrize(("space", "message"), BAD, ids=[message for _, message in BAD])
+def test_what_is_no_space_is_refused(
+    space: Callable[[], Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(LabError, match=message):
+        tune(counting(tmp_path), space(), trials=3, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("trials", [1, "5", 2.5, True])
+def test_a_number_of_trials_is_a_whole_number_of_at_least_2(trials: Any, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=f"trials must be a whole number .* got {trials!r}"):
+        tune(score, SPACE, trials=trials, folder=tmp_path)
+
+
+def test_a_list_of_values_is_a_choice() -> None:
+    assert Choice(["a", "b"]) == Choice(("a", "b"))  # type: ignore[arg-type]
+
+
+def test_why_every_trial_failed_is_said(tmp_path: Path) -> None:
+    def fails(settings: Settings) -> float:
+        raise ValueError("classes must be at least 2")
+
+    with pytest.raises(LabError, match="failed, the first: classes must be at least 2"):
+        tune(fails, SPACE, trials=3, folder=tmp_path)
+    with pytest.raises(LabError, match="failed, the first: its value is inf"):
+        tune(lambda settings: float("inf"), SPACE, trials=3, folder=tmp_path / "inf")
 
 
 def test_whole_numbers_are_searched_as_such(tmp_path: Path) -> None:
@@ -254,6 +322,10 @@ def test_the_command_ends_with_the_command_to_use(
         ("--search data=1:2", "data is a group of settings, name one of them"),
         ("--search seed=1:5", "seed is set by the search itself"),
         ("--search base.lr=0.1,0.2 base.lr=0.1:1", "base.lr is named twice"),
+        ("--search base.lr=0.1,0.2 --search base.lr=0.1:1", "base.lr is named twice"),
+        ("--search base.lr=.1:1:2", "a range has two ends, got 3"),
+        ("--data.name cifra10 --data.validation_size 9", "unknown data set 'cifra10'"),
+        ("--data.validation_size 5000", "validation_size must be at most"),
         ("--data.validation_size 9 --seeds 0", "--seeds must be at least 1, got 0"),
         ("--data.validation_size 9 --trials 1", "trials must be at least 2, got 1"),
     ],
@@ -265,6 +337,50 @@ def test_what_cannot_be_searched_is_refused(
     assert main([*command, *words.split()]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "o" / "runs").exists()
+
+
+def test_other_data_is_another_search(tiny: Tiny, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for label in range(2):
+            (tmp_path / name / "train" / str(label)).mkdir(parents=True)
+            for number in range(9):
+                shade = Image.new("L", (8, 8), 100 * label + number)
+                shade.save(tmp_path / name / "train" / str(label) / f"{number}.png")
+        shutil.copytree(tmp_path / name / "train", tmp_path / name / "test")
+
+    def search(name: str) -> None:
+        data = {"name": "mine", "root": str(tmp_path / name), "validation_size": 4,
+                "train_size": None, "test_size": None, "batch_size": 4}  # fmt: skip
+        run = tiny(epochs=1, data=data)
+        space = read_space(["base.lr=0.01:0.1"], run)
+        tune_run(run, space, tmp_path / "tuned", trials=2, seeds=1)
+
+    search("a")
+    search("a")
+    with pytest.raises(LabError, match="holds a search of something else"):
+        search("b")
+
+
+@pytest.mark.parametrize(
+    ("output", "last"),
+    [
+        (["--output", "{}/o"], ""),
+        (["--output={}/o"], ""),
+        (["--config", "{}/mine.yaml"], "--output {}/o/chosen"),
+    ],
+)
+def test_the_command_to_use_writes_elsewhere(
+    output: list[str], last: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(f"output: {tmp_path}/o\n")
+    words = "tune --epochs 1 --data.train_size 200 --data.validation_size 100 --trials 2 --seeds 1"
+    assert main([*words.split(), *(word.format(tmp_path) for word in output)]) == 0
+    command = shlex.split(capsys.readouterr().out.strip().splitlines()[-1])
+    assert ("--output" in command) == bool(last)
+    assert last.format(tmp_path) in " ".join(command)
+    assert "--data.validation_size 100" in " ".join(command)
+    more = [] if last else ["--output", str(tmp_path / "mine")]
+    assert main([*command[1:], *more]) == 0
 
 
 def test_the_base_optimizer_has_no_radius_to_search(tiny: Tiny) -> None:
@@ -300,9 +416,8 @@ def test_a_trial_that_the_search_did_not_make_is_one_line(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "attributes",
-    [{"point": [1], "settings": "{}"}, {"point": 0, "settings": "[" * 100_000},
-     {"point": 0, "settings": "[1]"}, {"point": True, "settings": "{}"},
-     {"point": 0, "settings": 3}],
+    [{"error": [1], "settings": "{}"}, {"error": "", "settings": "[" * 100_000},
+     {"error": "", "settings": "[1]"}, {"settings": "{}"}, {"error": "", "settings": 3}],
 )  # fmt: skip
 def test_a_trial_of_another_shape_is_one_line(attributes: dict[str, Any], tmp_path: Path) -> None:
     import optuna

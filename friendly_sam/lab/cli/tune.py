@@ -49,8 +49,8 @@ FIRST_SEED = 1000
 """Seeds of the search: fresh ones report what was chosen."""
 REACH = {"base.lr": 4.0, "base.weight_decay": 10.0, "method.rho": 4.0}
 """Unless told otherwise, a setting is searched from its value divided by this to times this."""
-LEAST_DECAY = 5e-4
-"""The middle of the range of a weight decay that is 0."""
+LEAST = {"base.weight_decay": 5e-4, "method.rho": 0.05}
+"""The middle of the range of a setting that is 0."""
 
 
 OWN = ("seed", "output")
@@ -63,7 +63,7 @@ def default_space(config: RunConfig) -> Space:
     for name, reach in REACH.items():
         if name == "method.rho" and METHODS[config.method.name].rho is None:
             continue
-        middle = float(value(resolve(config), name) or LEAST_DECAY)
+        middle = float(value(resolve(config), name) or LEAST[name])
         found[name] = Range(middle / reach, middle * reach)
     return found
 
@@ -82,8 +82,11 @@ def read_space(words: Sequence[str], config: RunConfig) -> Space:
                 raise LabError(f"{name} is a group of settings, name one of them")
             if name in OWN:
                 raise LabError(f"{name} is set by the search itself")
-            low, colon, high = text.partition(":")
-            found[name] = _range(config, name, low, high) if colon else _choice(config, name, text)
+            ends = text.split(":")
+            among = "," in text or len(ends) == 1
+            if len(ends) > 2 and not among:
+                raise LabError(f"a range has two ends, got {len(ends)}")
+            found[name] = _choice(config, name, text) if among else _range(config, name, *ends)
         except LabError as error:
             raise LabError(f"--search {word}: {error}") from error
     return found
@@ -152,6 +155,7 @@ def tune_run(config: RunConfig, space: Space, folder: Path, *, trials: int, seed
             "data.validation_size is 0: settings are chosen on validation images, so set some "
             "aside, for example --data.validation_size 500"
         )
+    from friendly_sam.lab.training.streams import load_data
     from friendly_sam.lab.training.trainer import train
 
     def objective(point: Settings) -> float:
@@ -167,7 +171,9 @@ def tune_run(config: RunConfig, space: Space, folder: Path, *, trials: int, seed
 
     # The run with any point of the space stands for all of them: the space itself is compared too.
     one = replace(as_trial(changed(config, points(space, 1)[0])), seed=FIRST_SEED, output=None)
-    subject = f"{identity(one)}, {counted(seeds, 'seed')}"
+    load_data(resolve(one))  # what is missing or too small is said before the first trial
+    root = "" if one.data.root is None else f", {Path(one.data.root).resolve()}"
+    subject = f"{identity(one)}, {counted(seeds, 'seed')}{root}"
     return tune(objective, space, trials=trials, folder=folder, subject=subject)
 
 
@@ -202,7 +208,7 @@ def run(arguments: Sequence[str]) -> int:
     first = Parser(prog="fsam tune", add_help=False, allow_abbrev=False)
     first.add_argument("--trials", type=whole(2, MOST_TRIALS), default=TRIALS)
     first.add_argument("--seeds", type=whole(1, MOST_SEEDS), default=SEEDS)
-    first.add_argument("--search", nargs="+", default=[])
+    first.add_argument("--search", nargs="+", action="extend", default=[])
     options, rest = first.parse_known_args(list(arguments))
     config = settings(
         rest,
@@ -220,6 +226,17 @@ def run(arguments: Sequence[str]) -> int:
     found = tune_run(config, space, folder, trials=options.trials, seeds=options.seeds)
     if len(found.trials) < options.trials:
         print(f"\nNo more than {counted(len(found.trials), 'point')} to try there.")
-    words = [word for word in rest if word != "--output" and word != config.output]
-    print(f"\n{report(found, space, f'fsam train {shlex.join(words)}'.rstrip())}")
+    command = shlex.join(["fsam", "train", *_elsewhere(rest, config)])
+    print(f"\n{report(found, space, command)}")
     return 0
+
+
+def _elsewhere(words: Sequence[str], config: RunConfig) -> list[str]:
+    """Return the words of a command without the search's own folder."""
+    kept = list[str]()
+    for number, word in enumerate(words):
+        if word.partition("=")[0] != "--output" and words[max(number - 1, 0)] != "--output":
+            kept.append(word)
+    if config.output is not None and len(kept) == len(words):  # a file names it
+        kept += ["--output", f"{config.output}/chosen"]
+    return kept

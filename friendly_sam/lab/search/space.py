@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -45,10 +45,18 @@ class Range:
     """What it may not go above."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.low < self.high:
+        numbers = [(name, getattr(self, name)) for name in ("low", "high", "least", "most")]
+        for name, number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise LabError(f"{name} of a range must be a number, got {number!r}")
+        if not 0 < self.low < self.high < math.inf:
             raise LabError(
                 f"a range needs 0 < low < high, got {self.low:g} to {self.high:g} "
                 "(values with commas between them may be anything)"
+            )
+        if self.whole and not (self.low == int(self.low) and self.high == int(self.high)):
+            raise LabError(
+                f"a range of whole numbers needs whole ends, got {self.low:g} to {self.high:g}"
             )
 
     def rounded(self, value: float) -> float:
@@ -86,6 +94,16 @@ class Choice:
 
     options: tuple[Setting, ...]
 
+    def __post_init__(self) -> None:
+        if isinstance(self.options, str) or not isinstance(self.options, Sequence):
+            raise LabError(f"a choice needs a tuple of values, got {self.options!r}")
+        for option in self.options:
+            if not isinstance(option, Setting):
+                raise LabError(f"a choice is among numbers, texts and truths, got {option!r}")
+        if not self.options:
+            raise LabError("a choice needs at least one value, got none")
+        object.__setattr__(self, "options", tuple(dict.fromkeys(self.options)))
+
     def __str__(self) -> str:
         return ", ".join(map(str, self.options))
 
@@ -94,6 +112,15 @@ Space = Mapping[str, Range | Choice]
 """What may be chosen, by the dotted name of the setting, such as `base.lr`."""
 Settings = dict[str, Setting]
 """A point of a space."""
+
+
+def check_space(space: Space) -> None:
+    """Refuse what is not a space."""
+    if not isinstance(space, Mapping) or not space:
+        raise LabError(f"space must name at least one setting, got {space!r}")
+    for name, found in space.items():
+        if not isinstance(found, Range | Choice):
+            raise LabError(f"space: {name} must be a Range or a Choice, got {found!r}")
 
 
 def optuna() -> types.ModuleType:

@@ -22,6 +22,8 @@ JOURNAL = "studies.journal"
 """Optuna's journal beside the runs; `optuna-dashboard` opens it."""
 LARGEST_JOURNAL = 64 << 20
 """Bytes: some ten thousand trials."""
+START = b'{"op_code":'
+"""How a line of a journal begins."""
 Scored = tuple[Settings, float]
 """Settings, and how good they are."""
 
@@ -35,6 +37,7 @@ def open_study(path: Path, name: str) -> Study:
     if regular_size(path) > LARGEST_JOURNAL:  # Optuna reads it line by line, however long a line is
         raise damaged(path)
     lock = _Lock(path.with_name(f"{path.name}.lock"))
+    _drop_unfinished_line(path, lock)
     backend = package.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
     try:
         storage = package.storages.JournalStorage(backend)
@@ -46,6 +49,22 @@ def open_study(path: Path, name: str) -> Study:
     except Exception as error:  # whatever Optuna makes of a line that it did not write
         raise damaged(path) from error
     return found
+
+
+def _drop_unfinished_line(path: Path, lock: _Lock) -> None:
+    """Cut what a process wrote of its last line when it died; its trial is done again."""
+    lock.acquire()
+    try:
+        content = path.read_bytes()
+        end = content.rfind(b"\n") + 1
+        if end == len(content):
+            return
+        if not end and not content.startswith(START[: len(content)]):
+            raise damaged(path)  # somebody else's
+        with path.open("r+b") as file:
+            file.truncate(end)
+    finally:
+        lock.release()
 
 
 def damaged(path: Path) -> LabError:
@@ -74,7 +93,9 @@ class _Lock:
         self.file.close()
 
 
-def create_trial(space: Space, settings: Settings, value: float | None, point: int) -> FrozenTrial:
+def create_trial(
+    space: Space, settings: Settings, value: float | None, error: str = ""
+) -> FrozenTrial:
     """Return a trial that has ended; without a value it failed."""
     package, states = optuna(), optuna().trial.TrialState
     made: FrozenTrial = package.trial.create_trial(
@@ -82,15 +103,15 @@ def create_trial(space: Space, settings: Settings, value: float | None, point: i
         distributions=distributions(_covering(space, [settings])),
         value=value,
         state=states.FAIL if value is None else states.COMPLETE,
-        user_attrs={"point": point, "settings": json.dumps(settings)},
+        user_attrs={"settings": json.dumps(settings), "error": error},
     )
     return made
 
 
 def _add(study: Study, space: Space, trials: Sequence[Scored]) -> None:
     wide = _covering(space, [settings for settings, _ in trials])
-    for number, (settings, value) in enumerate(trials):
-        study.add_trial(create_trial(wide, settings, value, number))
+    for settings, value in trials:
+        study.add_trial(create_trial(wide, settings, value))
 
 
 def _covering(space: Space, trials: Sequence[Settings]) -> Space:

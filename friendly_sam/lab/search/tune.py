@@ -9,6 +9,8 @@ depends on the settings alone: not on how many processes took part, nor on inter
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +21,16 @@ from typing import TYPE_CHECKING
 from friendly_sam.lab.errors import LabError, RunError
 from friendly_sam.lab.files import open_to_append, try_lock
 from friendly_sam.lab.reading import checked, parse_json
-from friendly_sam.lab.search.space import Range, Settings, Space, around, at_edge, optuna, points
+from friendly_sam.lab.search.space import (
+    Range,
+    Settings,
+    Space,
+    around,
+    at_edge,
+    check_space,
+    optuna,
+    points,
+)
 from friendly_sam.lab.search.study import JOURNAL, create_trial, damaged, importance, open_study
 
 if TYPE_CHECKING:
@@ -38,6 +49,8 @@ class Trial:
     settings: Settings
     value: float | None
     """How good it is; `None`: it failed."""
+    error: str = ""
+    """Why it failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +86,8 @@ def tune(
     Args:
         objective: from settings to a number, the higher the better.
         space: what may be chosen, by name: `Range` and `Choice`.
-        trials: how many points are tried.
+        trials: how many points are tried; with another number the points that are known already
+            are not tried again.
         folder: where the study is kept.
         subject: what is tuned; a folder that holds a search of something else is refused.
 
@@ -87,10 +101,9 @@ def tune(
         >>> len(found.trials), found.best.value == max(t.value for t in found.trials)
         (5, True)
     """
-    if trials < 2:
-        raise LabError(f"trials must be at least 2, got {trials}")
-    if not space:
-        raise LabError("space must name at least one setting, got none")
+    if type(trials) is not int or trials < 2:
+        raise LabError(f"trials must be a whole number of at least 2, got {trials!r}")
+    check_space(space)
     path = Path(folder)
     study = open_study(path / JOURNAL, "tune")
     _check(study, space, path, subject)
@@ -137,53 +150,64 @@ def _do(
     """Try points until all have been, by this process or another."""
     while True:
         done = _done(study, folder)
-        todo = [number for number in range(len(wanted)) if number not in done]
+        todo = [point for point in wanted if _key(point) not in done]
         if not todo:
-            return [done[number] for number in range(len(wanted))]
-        if not any(_take(study, folder, n, objective, space, wanted[n]) for n in todo):
+            return [done[_key(point)] for point in wanted]
+        if not any(_take(study, folder, objective, space, point) for point in todo):
             time.sleep(WAIT)
+
+
+def _key(settings: Settings) -> str:
+    """Return a point as text, by which it is known again."""
+    return json.dumps(settings, sort_keys=True)
 
 
 def _take(
     study: Study,
     folder: Path,
-    number: int,
     objective: Callable[[Settings], float],
     space: Space,
     settings: Settings,
 ) -> bool:
     """Try a point unless another process does; whether it was done here."""
-    with _claimed(folder / f".trial-{number}") as ours:
-        if not ours or number in _done(study, folder):
+    key = _key(settings)
+    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+    with _claimed(folder / f".trial-{name}") as ours:
+        if not ours or key in _done(study, folder):
             return False
+        value, error = None, ""
         try:
             found = float(objective(dict(settings)))
-            value = None if math.isnan(found) else found
-        except (RuntimeError, ValueError, RunError):
-            value = None
-        study.add_trial(create_trial(space, settings, value, number))
+            if math.isfinite(found):
+                value = found
+            else:
+                error = f"its value is {found}"
+        except (RuntimeError, ValueError, RunError) as failure:
+            error = str(failure) or type(failure).__name__
+        study.add_trial(create_trial(space, settings, value, error))
     return True
 
 
-def _done(study: Study, folder: Path) -> dict[int, Trial]:
-    """Return the trials that have ended, by the number of their point."""
-    ended: dict[int, Trial] = {}
+def _done(study: Study, folder: Path) -> dict[str, Trial]:
+    """Return the trials that have ended, by their point."""
+    ended: dict[str, Trial] = {}
     for trial in study.get_trials(deepcopy=False):
         try:
-            made = checked(trial.user_attrs, {"point": int, "settings": str}, JOURNAL)
+            made = checked(trial.user_attrs, {"settings": str, "error": str}, JOURNAL)
             settings = checked(parse_json(made["settings"].encode(), JOURNAL), dict, JOURNAL)
         except (LabError, ValueError) as error:  # a trial that `tune` did not make
             raise damaged(folder / JOURNAL) from error
         value = trial.value if trial.state == optuna().trial.TrialState.COMPLETE else None
-        ended.setdefault(made["point"], Trial(settings=settings, value=value))
+        ended.setdefault(_key(settings), Trial(settings=settings, value=value, error=made["error"]))
     return ended
 
 
 def _best(found: list[Trial], folder: Path) -> Trial:
-    known = {number: t.value for number, t in enumerate(found) if t.value is not None}
+    known = [trial for trial in found if trial.value is not None]
     if not known:
-        raise LabError(f"every trial of {folder} failed")
-    return found[max(known, key=known.__getitem__)]
+        reason = found[0].error or "no reason given"
+        raise LabError(f"every trial of {folder} failed, the first: {reason}")
+    return max(known, key=lambda trial: trial.value or 0.0)
 
 
 @contextlib.contextmanager
