@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from friendly_sam.lab.config.schema import RunConfig
+from friendly_sam.lab.paper.chapters.html import difference_text
 from friendly_sam.lab.paper.claims import (
     Claim,
     beats,
@@ -66,6 +67,17 @@ def test_a_verdict_follows_the_interval_and_needs_three_seeds(fsam, sam, verdict
     judgement = beats("F-SAM", "SAM").judge(results({FSAM: fsam, SAM: sam}))
     assert judgement.verdict == verdict
     assert judgement.n == len(sam)
+
+
+@pytest.mark.parametrize(("fsam", "sam"), [(UP, DOWN), (DOWN, UP)])
+def test_no_verdict_rests_on_the_runs_that_survived(fsam, sam):
+    both = results({FSAM: [*fsam, 90.0], SAM: [*sam, 90.0]})
+    runs = dict(list(both.cells[0].runs.items())[:3])
+    failed = replace(both, cells=(replace(both.cells[0], runs=runs), *both.cells[1:]))
+    judgement = beats("F-SAM", "SAM").judge(failed)
+    assert judgement.verdict == "undecided"
+    assert [c.missing for c in judgement.comparisons] == [1]
+    assert "(n=3; 1 seed missing" in difference_text(judgement.comparisons[0])
 
 
 def test_one_task_that_speaks_against_it_is_enough():

@@ -101,6 +101,11 @@ def test_the_demo_says_what_was_seen_whoever_wins(
     assert "at one setting (learning rate 0.05): at the largest, 0.8" in sentence
 
 
+def test_the_demo_says_where_its_settings_were_chosen_for_other_epochs() -> None:
+    shown = best_with_best(Results(tuned={"sgd": {0: 80.0}}, sam={}, fsam={}), 2)
+    assert "chose for it at 30 epochs, which may not be the best at 2" in shown
+
+
 def test_the_demo_compares_best_with_best_first() -> None:
     tuned = {"sgd": {0: 88.0, 1: 89.0}, "sam": {0: 90.0, 1: 91.0}, "fsam": {0: 88.6, 1: 88.8}}
     sentence = best_with_best(Results(tuned=tuned, sam={}, fsam={}))

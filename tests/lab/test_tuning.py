@@ -29,6 +29,7 @@ from friendly_sam.lab.paper.comparisons import compare
 from friendly_sam.lab.paper.experiments import EXPERIMENTS, SCALES, Scale, experiment
 from friendly_sam.lab.paper.publish import merged, publish
 from friendly_sam.lab.paper.results import Measured, Results, collect
+from friendly_sam.lab.paper.run_folders import place
 from friendly_sam.lab.paper.tuned_record import (
     Entry,
     Trial,
@@ -298,6 +299,18 @@ def test_a_failed_run_is_named_and_gives_no_verdict() -> None:
     assert not within(found, 2.0).better
 
 
+@pytest.mark.parametrize("missing", [2, 0])
+def test_the_answer_is_open_where_the_best_has_no_verdict(missing: int) -> None:
+    best = entry("best", 90.0, passes=2.0)
+    some = dict(list(best.last.items())[: 5 - missing] if missing else list(best.last.items())[:2])
+    found = record(dataclasses.replace(best, last=some, missing=missing))
+    (row,) = [row for row in answers_table(answers([found])).rows if row[0] == SITUATION]
+    why = "runs are missing" if missing else "too few seeds"
+    assert row[3] == f"undecided, {why} for best"
+    assert f"undecided, {why} for best." in sentence(answers([found]), 2.0)
+    assert "nothing beats" not in sentence(answers([found]), 2.0)
+
+
 def test_two_seeds_are_too_few_for_a_verdict() -> None:
     lucky = entry("lucky", 90.0)
     two = dataclasses.replace(lucky, last={0: 90.0, 1: 90.1})
@@ -390,3 +403,13 @@ def test_a_trial_is_lost_where_a_run_of_it_failed(
     known = iter(states)
     monkeypatch.setattr(tuning, "run_state", lambda folder: next(known))
     assert tuning._failed(Measured(cell=cell, runs={}), Path("nowhere")) is lost
+
+
+def test_a_trial_whose_status_cannot_be_read_is_not_lost(tmp_path: Path) -> None:
+    cell = experiment("table1").tuning.tasks("mini")[0].wide_cells()[0]  # type: ignore[union-attr]
+    for run in cell.runs:
+        folder = Path(str(place(run, tmp_path).output))
+        folder.mkdir(parents=True)
+        for name in ("config.yaml", "status.json"):
+            (folder / name).write_text("{")
+    assert not tuning._failed(Measured(cell=cell, runs={}), tmp_path)

@@ -36,6 +36,8 @@ from friendly_sam.lab.runner.pool import check_workers, run_all
 from friendly_sam.lab.statistics import Difference, paired_difference, summarize
 
 RADII = (0.1, 0.2, 0.4, 0.8)
+EPOCHS = 30
+"""Of every run, and of the searches that chose `TUNED`."""
 ONE_SETTING = {"base.lr": 0.05, "base.weight_decay": 5e-4}
 """Of the runs over the radius: the paper's learning rate."""
 TUNED: dict[str, dict[str, float]] = {
@@ -71,7 +73,7 @@ def demo(
     *,
     seeds: int = 5,
     radii: Sequence[float] = RADII,
-    epochs: int = 30,
+    epochs: int = EPOCHS,
     workers: int | None = None,
     fresh: bool = False,
 ) -> Results:
@@ -89,7 +91,7 @@ def demo(
     outcomes = run_all(list(runs.values()), workers=workers, verbose=False)
     failed = tuple(f"{o.folder.name}: {o.error}" for o in outcomes if o.error is not None)
     results = _collect(runs, failed)
-    table, sentences = _table(results), [best_with_best(results), verdict(results)]
+    table, sentences = _table(results), [best_with_best(results, epochs), verdict(results)]
     print(f"\nTest accuracy in %, mean ± standard deviation over seeds\n\n{plain_table(table)}\n")
     for line in failed:
         print(f"failed: {line}")
@@ -128,7 +130,10 @@ def run(arguments: Sequence[str]) -> int:
         help=f"radii of SAM and F-SAM (default {' '.join(map(str, RADII))})",
     )
     parser.add_argument(
-        "--epochs", type=whole(1, 1_000_000), default=30, help="epochs per run (default 30)"
+        "--epochs",
+        type=whole(1, 1_000_000),
+        default=EPOCHS,
+        help=f"epochs per run (default {EPOCHS})",
     )
     parser.add_argument(
         "--workers", type=whole(1, MOST_WORKERS), help="processes (default: one per core)"
@@ -209,10 +214,13 @@ def _table(results: Results) -> Table:
     return Table(header=["settings", "SGD", "SAM", "F-SAM", "F-SAM - SAM, 95 %"], rows=rows)
 
 
-def best_with_best(results: Results) -> str:
+def best_with_best(results: Results, epochs: int = EPOCHS) -> str:
     """Say in one sentence how the methods stand when each has settings chosen for it."""
     means = ", ".join(f"{LABELS[m]} {_show(results.tuned.get(m))}" for m in TUNED)
-    text = f"Best against best, each with settings that validation images chose for it: {means}"
+    chosen = "that validation images chose for it"
+    if epochs != EPOCHS:
+        chosen += f" at {counted(EPOCHS, 'epoch')}, which may not be the best at {epochs}"
+    text = f"Best against best, each with settings {chosen}: {means}"
     base, found = results.tuned.get("sgd", {}), []
     for method in ("sam", "fsam"):
         lead = paired_difference(results.tuned.get(method, {}), base)

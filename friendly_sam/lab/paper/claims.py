@@ -4,7 +4,8 @@ Each claim gives differences paired by seed (runs of one seed share initial weig
 subset and wrong labels), oriented so that a positive one speaks for the paper. Their p-values are
 corrected for the number of differences of the experiment (Holm). A claim holds where every
 difference is significant and speaks for it, does not hold where a significant one speaks against
-it, and is undecided otherwise, or with fewer than 3 seeds.
+it, and is undecided otherwise, with fewer than 3 seeds, or where a run of either side is missing:
+one that failed is not left out of a mean in silence.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ class Comparison:
     """Of the paired t-test; after `judge_all`, corrected for their number."""
     power: float | None = None
     """The difference that as many seeds find in four of five cases."""
+    missing: int = 0
+    """Seeds that a side lacks; its run failed or is not finished."""
 
     def speaks(self, sign: int) -> bool:
-        """Whether it is significant and of this sign."""
-        enough = self.difference is not None and self.n >= FEWEST_SEEDS
+        """Whether it is significant and of this sign, with every run there."""
+        enough = self.difference is not None and self.n >= FEWEST_SEEDS and not self.missing
         if not enough or self.p is None or self.p >= LEVEL:
             return False
         assert self.difference is not None
@@ -85,8 +88,8 @@ class Claim:
 def judge_all(claims: Sequence[Claim], results: Results) -> list[Judgement]:
     """Return the verdicts on all claims of an experiment, corrected for their number."""
     partial = results.experiment.unsettled
-    last = _corrected([claim.compare(results) for claim in claims])
-    early = _corrected([claim.compare(results.preferring()) for claim in claims])
+    last = _corrected([_compared_by(claim, results) for claim in claims])
+    early = _corrected([_compared_by(claim, results.preferring()) for claim in claims])
     return [
         Judgement(
             text=claim.text,
@@ -96,6 +99,12 @@ def judge_all(claims: Sequence[Claim], results: Results) -> list[Judgement]:
         )
         for claim, comparisons, same in zip(claims, last, early, strict=True)
     ]
+
+
+def _compared_by(claim: Claim, results: Results) -> list[Comparison]:
+    """Return the differences of a claim, each with the number of seeds that it lacks."""
+    asked = max((len(cell.cell.runs) for cell in results.cells), default=0)
+    return [replace(c, missing=max(0, asked - c.n)) for c in claim.compare(results)]
 
 
 def _corrected(comparisons: list[list[Comparison]]) -> list[list[Comparison]]:

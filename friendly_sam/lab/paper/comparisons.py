@@ -13,6 +13,7 @@ from friendly_sam.lab.paper.tuned_record import Entry
 from friendly_sam.lab.statistics import Difference, detectable, holm, p_value, paired_difference
 
 Metric = Literal["last", "preferred"]
+MISSING, FEW = "runs are missing", "too few seeds"
 Pair = tuple[Entry, Entry]
 """A contender and its rival."""
 
@@ -31,9 +32,9 @@ class Against:
     def verdict(self) -> str:
         """Say whether it is better or worse; a failed run is not left out of a mean in silence."""
         if self.entry.missing or self.rival.missing:
-            return "runs are missing"
+            return MISSING
         if self.difference.n < FEWEST_SEEDS:
-            return "too few seeds"
+            return FEW
         if self.p >= LEVEL:
             return "no significant difference"
         return "better" if self.difference.mean > 0 else "worse"

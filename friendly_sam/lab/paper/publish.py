@@ -9,10 +9,12 @@ Then it makes the tables of `docs/which-method.md` and README's picture again.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from friendly_sam.lab.files import write_atomically
 from friendly_sam.lab.paper import headline
@@ -38,13 +40,18 @@ def publish(folder: Path, docs: Path) -> Path:
     for name in chapters(new):
         if (folder / f"{name}.json").is_file():
             shutil.copyfile(folder / f"{name}.json", target / f"{name}.json")
-    lines = (_text(target / "records.jsonl") + _text(folder / "records.jsonl")).splitlines()
-    by_run = {line.split(",", 1)[0]: line for line in lines}
-    shown = [line for _, line in sorted(by_run.items()) if line.split('"')[3] in page]
-    write_atomically(target / "records.jsonl", "".join(f"{line}\n" for line in shown))
+    texts = chapters(page)
+    kept = "".join(text for name, text in texts.items() if name not in chapters(new))
+    records = merged_records(
+        _text(target / "records.jsonl"), _text(folder / "records.jsonl"), page, kept
+    )
+    write_atomically(target / "records.jsonl", records)
     write_atomically(target / "README.md", page)
     for path in (target / "figures").iterdir():
         if f"figures/{path.name}" not in page:
+            path.unlink()
+    for path in target.glob("*.json"):
+        if path.stem not in texts:
             path.unlink()
     refresh(docs)
     headline.refresh(docs)
@@ -74,6 +81,36 @@ def merged(old: str, new: str, scale: str) -> str:
     foot = new.rpartition(_FOOT)[2]
     body = "".join(f"\n## {texts[name]}\n" for name in order)
     return f"{head}\n{rows}{body}{_FOOT}{foot}"
+
+
+def merged_records(old: str, new: str, page: str, kept: str) -> str:
+    """Return the records of the runs that a page names.
+
+    Where a run was made again and came out otherwise (by another commit, on another machine), the
+    old line stays beside the new one as long as an experiment that was kept shows it.
+    """
+    fresh = {str(_read(line)["run"]): line for line in new.splitlines()}
+    shown = [line for run, line in fresh.items() if run in page]
+    for line in old.splitlines():
+        run = str(_read(line)["run"])
+        again = fresh.get(run)
+        if run in page and (again is None or (run in kept and _differ(line, again))):
+            shown.append(line)
+    return "".join(f"{line}\n" for line in sorted(shown))
+
+
+def _differ(*lines: str) -> bool:
+    """Whether two lines say something else than when and by which commit a run was made."""
+    first, second = (
+        {k: v for k, v in _read(line).items() if k not in ("train_seconds", "commit")}
+        for line in lines
+    )
+    return first != second
+
+
+def _read(line: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(line)
+    return found
 
 
 def _text(path: Path) -> str:

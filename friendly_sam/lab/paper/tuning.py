@@ -16,6 +16,7 @@ from pathlib import Path
 
 from friendly_sam.lab.config.schema import RunConfig
 from friendly_sam.lab.config.settings import as_trial, changed, value
+from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper.experiment import SEEDS, Cell, Experiment, Scale
 from friendly_sam.lab.paper.results import Measured, Results, collect
 from friendly_sam.lab.paper.run_folders import place
@@ -217,5 +218,8 @@ def validation(trial: Measured) -> float:
 
 def _failed(trial: Measured, folder: Path) -> bool:
     """Whether every run of a trial ended, some of them in an error; a damaged one may be mended."""
-    states = {run_state(Path(str(place(run, folder).output))) for run in trial.cell.runs}
+    try:
+        states = {run_state(Path(str(place(run, folder).output))) for run in trial.cell.runs}
+    except LabError:  # a status that cannot be read
+        return False
     return "failed" in states <= {"finished", "failed"}

@@ -24,7 +24,7 @@ from friendly_sam.lab.paper.chapters.tuned import (
     caption,
     with_interval,
 )
-from friendly_sam.lab.paper.comparisons import Against, Pair, compare
+from friendly_sam.lab.paper.comparisons import FEW, MISSING, Against, Pair, compare
 from friendly_sam.lab.paper.tuned_record import Entry, TunedRecord, read_records
 from friendly_sam.lab.report.tables import Table, markdown_table
 
@@ -105,6 +105,13 @@ class Answer:
         return [lead for lead in self.leads if lead.verdict == "better"]
 
     @property
+    def undecided(self) -> str:
+        """Say what is in the way of an answer, where something ahead has no verdict."""
+        ahead = (lead for lead in self.leads if lead.difference.mean > 0)
+        found = next((lead for lead in ahead if lead.verdict in (MISSING, FEW)), None)
+        return "" if found is None else f"{found.verdict} for {found.entry.name}"
+
+    @property
     def missing(self) -> str:
         """Name what the budget would allow and is not tuned yet."""
         waiting = self.record.waiting.items()
@@ -170,6 +177,8 @@ def _row(answer: Answer) -> list[str]:
     if not answer.better:
         nearest = answer.leads[0]
         words = f"nothing beats the tuned {rival.name} ({with_interval(rival.last)} %)"
+        if answer.undecided:
+            words = f"undecided, {answer.undecided}"
         return [*start, words, f"highest: {nearest.entry.name}, {nearest}", "", missing]
     best, *others = answer.better
     words = f"{best.entry.name}: {with_interval(best.entry.last)} % against "
@@ -188,7 +197,9 @@ def sentence(found: Sequence[Answer], budget: float = 1.1) -> str:
             continue
         where = f"{record.situation} ({record.scale}: {record.task}, n = {len(rival.last)})"
         best = next(iter(answer.better), answer.leads[0])
-        if answer.better:
+        if not answer.better and answer.undecided:
+            text = f"undecided, {answer.undecided}."
+        elif answer.better:
             text = f"{best.entry.name}, with a radius of its own, beats the tuned {rival.name}: "
             text += f"{best}, in points."
         else:

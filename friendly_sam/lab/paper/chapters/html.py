@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.chapters.chapter import Chapter
 from friendly_sam.lab.paper.claims import Comparison, Judgement, show_p
 from friendly_sam.lab.plotting.palette import INKS
@@ -154,7 +155,8 @@ def difference_text(comparison: Comparison) -> str:
     text = f"{comparison.difference}"
     text += "" if comparison.p is None else f", p {show_p(comparison.p)}"
     seen = "" if comparison.power is None else f"; {comparison.power:.2g} would have been seen"
-    return f"{text} (n={comparison.n}{seen})"
+    gone = f"; {counted(comparison.missing, 'seed')} missing" if comparison.missing else ""
+    return f"{text} (n={comparison.n}{gone}{seen})"
 
 
 def _chapter(chapter: Chapter) -> str:

@@ -123,9 +123,9 @@ def _records(book: Book) -> str:
 
 
 def _studies(book: Book) -> dict[str, list[Scored]]:
-    """Return every search by its task and contender, for Optuna's own tools."""
+    """Return every search by experiment, task and contender, for Optuna's own tools."""
     return {
-        f"{record.task}: {entry.name}": [
+        f"{record.experiment}: {record.task}: {entry.name}": [
             (t.settings, t.validation) for t in entry.trials if t.validation is not None
         ]
         for found in book.chapters
