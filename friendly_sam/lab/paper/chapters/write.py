@@ -44,7 +44,7 @@ FOOTER = (
     "or with fewer than 3 seeds; the smallest difference that the seeds would have shown in four "
     "of five cases, by itself and before correction, stands beside. Dots are single runs. Settings "
     "that are searched for are chosen on validation images, with the same number of trials for "
-    "every method; no trial looks at the test images."
+    "every method; no choice looks at the test images."
 )
 
 
