@@ -221,11 +221,11 @@ def counting_kinds(settings: Settings) -> float:
 
 
 def test_a_range_is_not_left_where_no_setting_may_lie(tiny: Tiny) -> None:
-    space = read_space(["base.momentum=0.9:0.999", "base.lr=1:2"], tiny())
+    space = read_space(["base.momentum=0.9:0.9996", "base.lr=1:2"], tiny())
     momentum, rate = space["base.momentum"], space["base.lr"]
     assert isinstance(momentum, Range)
     assert isinstance(rate, Range)
-    assert momentum.around(0.99).high == momentum.rounded(0.99876) == 0.999
+    assert momentum.around(0.99).high == momentum.rounded(0.99957) == 0.9996
     assert momentum.around(0.9).low < 0.9
     assert rate.around(2).high > 2
     assert not rate.whole

@@ -62,8 +62,8 @@ class Range:
     def rounded(self, value: float) -> float:
         """Return a number with two significant digits, or as many as the range needs.
 
-        >>> Range(0.01, 1.0).rounded(0.1234), Range(0.9, 0.999, most=0.999).rounded(0.99876)
-        (0.12, 0.999)
+        >>> Range(0.01, 1.0).rounded(0.1234), Range(0.9, 0.9996, most=0.9996).rounded(0.99957)
+        (0.12, 0.9996)
         """
         if self.whole:
             return round(value)
