@@ -61,7 +61,7 @@ def _drop_unfinished_line(path: Path, lock: _Lock) -> None:
             return
         if not end and not content.startswith(START[: len(content)]):
             raise damaged(path)  # somebody else's
-        with path.open("r+b") as file:
+        with open_to_append(path) as file:
             file.truncate(end)
     finally:
         lock.release()
