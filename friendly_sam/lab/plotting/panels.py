@@ -126,7 +126,8 @@ def _paint(panels: Sequence[Panel], *, below: bool = False) -> Paint:
     def paint(all_axes: Sequence[Any], ink: Ink) -> None:
         for axes, panel in zip(all_axes, panels, strict=True):
             _fill(axes, panel, ink)
-            title(axes, panel.title if below else textwrap.fill(panel.title, SMALL_TITLE))
+            together = panel.title.replace(" %", "\N{NO-BREAK SPACE}%")  # "40 %" on one line
+            title(axes, panel.title if below else textwrap.fill(together, SMALL_TITLE))
             if panel.named:
                 name_points(axes, panel.series, ink)
             elif below and panel.series:
