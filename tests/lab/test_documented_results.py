@@ -42,7 +42,8 @@ def known() -> set[tuple[str, str, str]]:
 
 
 def stated(text: str) -> list[tuple[str, str, str]]:
-    """Return every interval that a page states."""
+    """Return every interval that a page states, also one that goes on in the next line."""
+    text = " ".join(text.split())
     return [(m[1].lstrip("+"), m[2].lstrip("+"), m[3].lstrip("+")) for m in INTERVAL.finditer(text)]
 
 
@@ -56,4 +57,4 @@ def test_every_interval_of_a_page_is_that_of_a_record(page: str) -> None:
 def test_an_interval_that_no_record_has_is_noticed() -> None:
     (one,) = stated("SAM leads by **+1.82** [+0.99, +2.64] points")
     assert one in known()
-    assert stated("by +1.83 [+0.99, +2.64]")[0] not in known()
+    assert stated("by +1.83 [+0.99,\n+2.64]")[0] not in known()
