@@ -152,6 +152,17 @@ def test_a_gain_does_not_grow_over_a_single_point():
     assert gain_grows("F-SAM", "SAM", text="").judge(results(one)).verdict == "not run"
 
 
+def test_a_point_is_named_with_its_unit():
+    found = results(
+        {("SAM", 20.0): UP, ("SAM", 60.0): UP, ("F-SAM", 20.0): DOWN, ("F-SAM", 60.0): UP}
+    )
+    found = replace(found, experiment=replace(found.experiment, x_unit=" % random labels"))
+    each = beats_at_each("F-SAM", "SAM", text="").judge(found).comparisons
+    assert each[0].label == "task, 20 % random labels: F-SAM - SAM"
+    grows = gain_grows("F-SAM", "SAM", text="").judge(found).comparisons
+    assert grows[0].label == "task: lead of F-SAM at 60 % random labels minus at 20"
+
+
 def test_a_rate_that_was_not_run_keeps_the_claim_open():
     found = results({("SAM", 20.0): UP, ("SGD", 20.0): DOWN, ("SAM", 60.0): UP, ("SGD", 60.0): []})
     assert beats_at_each("SAM", "SGD", text="").judge(found).verdict == "undecided"

@@ -203,7 +203,8 @@ def beats_at_each(first: str, second: str, *, text: str, at: float | None = None
                 if x in _asked(results, panel, second) and (at is None or x == at):
                     good, bad = results.at(panel, first, x), results.at(panel, second, x)
                     pair = _scores(good, "test_accuracy"), _scores(bad, "test_accuracy")
-                    label = f"{panel}, {x:g}: {first} - {second}"
+                    point = f"{x:g}{results.experiment.x_unit}"
+                    label = f"{panel}, {point}: {first} - {second}"
                     comparisons.append(_compared(label, *pair))
         return comparisons
 
@@ -225,7 +226,8 @@ def gain_grows(first: str, second: str, *, text: str) -> Claim:
             if len(shared) > 1 and (shared[0], shared[-1]) == (asked[0], asked[-1]):
                 most = _lead(results, panel, first, second, shared[-1])
                 least = _lead(results, panel, first, second, shared[0])
-            label = f"{panel}: lead of {first} at {asked[-1]:g} minus at {asked[0]:g}"
+            most_x = f"{asked[-1]:g}{results.experiment.x_unit}"
+            label = f"{panel}: lead of {first} at {most_x} minus at {asked[0]:g}"
             comparisons.append(_compared(label, most, least))
         return comparisons
 

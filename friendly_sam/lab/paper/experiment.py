@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Scale = Literal["paper", "real", "medium", "small", "mini"]
 SCALES: tuple[Scale, ...] = ("paper", "real", "medium", "small", "mini")
+RANDOM_LABELS = " % random labels"
+IMAGES_A_BATCH = " images a batch"
+"""Units of x."""
 SEEDS: dict[Scale, int] = {"paper": 3, "real": 10, "medium": 7, "small": 7, "mini": 10}
 """Fresh runs of a cell. The paper repeats everything 3 times (section 6.1)."""
 
@@ -56,6 +59,8 @@ class Experiment:
     """How it is drawn."""
     x_label: str = ""
     """What x is."""
+    x_unit: str = ""
+    """What follows a value of x where a point is named."""
     log_x: bool = False
     """Draw x by ratios."""
     metric: str = "test_accuracy"

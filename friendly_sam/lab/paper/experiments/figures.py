@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from friendly_sam.lab.config.settings import changed, value
 from friendly_sam.lab.paper.claims import beats, beats_at_each, gain_grows, less_sensitive
-from friendly_sam.lab.paper.experiment import Cell, Experiment, Scale
+from friendly_sam.lab.paper.experiment import IMAGES_A_BATCH, Cell, Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of, task
 from friendly_sam.lab.paper.experiments.scales import HELD_OUT, config
 from friendly_sam.lab.paper.experiments.tables import DATA, cell, published, seeds, sets, tuning
@@ -90,7 +90,7 @@ def _figure4(scale: Scale) -> list[Task]:
         Task(
             panel=panel_of(scale, "cifar10"),
             x=size,
-            unit=" images a batch",
+            unit=IMAGES_A_BATCH,
             contenders=tuple(contender(scale, "cifar10", m, batch_size=size) for m in METHODS),
         )
         for size in BATCHES[scale]
@@ -129,6 +129,7 @@ figure4 = Experiment(
     ),
     drawing="lines",
     x_label="batch size",
+    x_unit=IMAGES_A_BATCH,
     log_x=True,
     tuning=_figure4_tuning,
 )

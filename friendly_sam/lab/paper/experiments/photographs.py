@@ -22,7 +22,7 @@ from friendly_sam.lab.config.schema import (
     RunConfig,
 )
 from friendly_sam.lab.paper.claims import beats_at_each
-from friendly_sam.lab.paper.experiment import Experiment, Scale
+from friendly_sam.lab.paper.experiment import RANDOM_LABELS, Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import DECAYS, PROTOCOL
 from friendly_sam.lab.paper.tuning import Contender, Task, Tuning
 from friendly_sam.lab.search.space import Choice, Range
@@ -114,7 +114,7 @@ def photo_task(
         panel=title,
         contenders=tuple(photo_contender(data, method) for method in methods),
         x=None if noise is None else 100 * noise,
-        unit=" % random labels",
+        unit=RANDOM_LABELS,
     )
 
 
@@ -144,5 +144,6 @@ transfer_noise = Experiment(
     ),
     drawing="lines",
     x_label="random labels, %",
+    x_unit=RANDOM_LABELS,
     tuning=_tuning,
 )

@@ -14,7 +14,7 @@ from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.config.schema import ModelConfig, RunConfig
 from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.paper.claims import beats, beats_at_each, gain_grows
-from friendly_sam.lab.paper.experiment import SEEDS, Cell, Experiment, Scale
+from friendly_sam.lab.paper.experiment import RANDOM_LABELS, SEEDS, Cell, Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import (
     DECAYS,
     PROTOCOL,
@@ -210,7 +210,7 @@ def _table6(scale: Scale) -> list[Task]:
         Task(
             panel=panel_of(scale, "cifar10"),
             x=100 * noise,
-            unit=" % random labels",
+            unit=RANDOM_LABELS,
             contenders=tuple(contender(scale, "cifar10", m, noise=noise) for m in FEW),
         )
         for noise in NOISES[scale]
@@ -253,6 +253,7 @@ table6 = Experiment(
     ),
     drawing="lines",
     x_label="random labels, %",
+    x_unit=RANDOM_LABELS,
     tuning=_table6_tuning,
 )
 
