@@ -1,4 +1,4 @@
-"""A legend names what was drawn, whatever the order it was drawn in."""
+"""Words around a picture: a legend names what was drawn, a title breaks at words."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from matplotlib.colors import to_hex
 
 from friendly_sam.lab.plotting.canvas import legend_below, render
 from friendly_sam.lab.plotting.palette import Ink
+from friendly_sam.lab.plotting.panels import Panel, Series, inline_svg
 
 
 def test_a_legend_gives_each_label_its_own_mark() -> None:
@@ -25,3 +26,10 @@ def test_a_legend_gives_each_label_its_own_mark() -> None:
 
     render(paint, kind="svg")
     assert seen == {"drawn second": "#00ff00", "drawn first, with errors": "#ff0000"}
+
+
+def test_a_number_and_its_per_cent_sign_stay_on_one_line() -> None:
+    title = "CIFAR-10, 5,000 images, ResNet-8, 40 % random labels"
+    panel = Panel(title=title, y_label="y", series=[Series(label="SAM", x=[1], y=[2])])
+    drawn = inline_svg(panel, "key")
+    assert ">40\N{NO-BREAK SPACE}% random labels<" in drawn
