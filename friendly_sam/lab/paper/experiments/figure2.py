@@ -68,7 +68,8 @@ def _from_scratch(
         contender(scale, data, m.replace("base", "sgd"), name=_name(m), batch_size=batch_size)
         for m in methods
     )
-    return Task(panel=panel_of(scale, data), contenders=tuple(contenders))
+    batches = f", batches of {batch_size}" if batch_size else ""
+    return Task(panel=panel_of(scale, data) + batches, contenders=tuple(contenders))
 
 
 def _fine_tuned(name: str, methods: Sequence[str]) -> Task:
