@@ -11,6 +11,8 @@ where SAM fails.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from friendly_sam.lab.config.presets import preset
 from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.config.schema import (
@@ -45,6 +47,12 @@ WEIGHT_DECAYS = Range(1e-5, 1e-1)
 RADII = Range(0.01, 0.2)
 """The search: section 6.2 has learning rate 1e-4 for a transformer, networks this small and 10
 epochs need more; its radius is 0.075."""
+
+HELD_OUT = {"cifar10": 4000, "cifar100": 2000}
+"""Validation images at `small` where a set has more than 500 to spare: with 250 of each the search
+chose settings for SAM that were two points below F-SAM's on CIFAR-100."""
+MEASURED_TWICE = replace(QUICK, eval_epochs=5, eval_batch_size=500)
+"""Held-out images are many more than the training images."""
 
 PRETRAINED_ENGINE = EngineConfig(
     device="cpu", threads=1, tensorboard=False, checkpoint_epochs=1, keep_best=False
@@ -84,7 +92,7 @@ def transfer_contender(scale: Scale, data: DataConfig, method: str) -> Contender
         model=ModelConfig(name=first.model.name, weights=weights_from(first)),
         method=MethodConfig(name="base" if method == "adamw" else method),
         base=BaseConfig(name="adamw"),
-        engine=QUICK,
+        engine=MEASURED_TWICE if scale == "small" else QUICK,
         epochs=10,
     )
     space: dict[str, Range | Choice] = {
@@ -114,8 +122,7 @@ def _sets(scale: Scale) -> dict[str, DataConfig]:
             name=name,
             classes=tuple(range(20)) if name == "cifar100" else None,
             train_size=500,
-            validation_size=250,
-            test_size=500,
+            validation_size=HELD_OUT.get(name, 500),
             image_size=32,
             batch_size=64,
         )
@@ -154,7 +161,9 @@ table5 = Experiment(
         "real": f"{MAPPING} {PROTOCOL}",
         "small": "No pretrained DeiT: a ResNet-8 learns 80 classes of CIFAR-100 at 32x32 (4,000 "
         "images, 15 epochs, SGD) and is fine-tuned on 500 images of each set at "
-        f"32x32 (20 other classes of CIFAR-100), 10 epochs of AdamW. {PROTOCOL}",
+        "32x32 (20 other classes of CIFAR-100), 10 epochs of AdamW. 4,000 validation images of "
+        "CIFAR-10, 2,000 of CIFAR-100, 500 of the others, and all test images, measured twice. "
+        f"{PROTOCOL}",
         "mini": "An MLP learns the digits 0-3 and is fine-tuned on 200, 100 and 50 digits 4-9, "
         f"10 epochs of AdamW. {PROTOCOL}",
     },
