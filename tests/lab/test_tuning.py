@@ -80,12 +80,13 @@ def test_every_contender_has_as_many_trials_with_seeds_that_report_nothing(
             assert {"base.lr", "base.weight_decay"} <= contender.space.keys()
             assert ("method.rho" in contender.space) == (contender.run.method.name != "base")
             for cell in task.trial_cells(contender, trials):
-                assert tuple(run.seed for run in cell.runs) == SEARCH_SEEDS
+                assert tuple(run.seed for run in cell.runs) == task.search_seeds
                 assert not any(run.engine.eval_test for run in cell.runs)
                 resolve(cell.runs[0])
     fresh = {run.seed for cell in found.cells(scale) for run in cell.runs}
     assert len(fresh) >= (10 if scale in ("mini", "real") else 3)
-    assert not fresh & set(SEARCH_SEEDS)
+    assert not fresh & {seed for t in found.tuning.tasks(scale) for seed in t.search_seeds}
+    assert all(t.search_seeds[:2] == SEARCH_SEEDS for t in found.tuning.tasks(scale))
     assert all(run.engine.eval_test for cell in found.cells(scale) for run in cell.runs)
 
 

@@ -20,7 +20,7 @@ from friendly_sam.lab.errors import LabError
 from friendly_sam.lab.paper import tuning
 from friendly_sam.lab.paper.results import Measured, Results, Scores
 from friendly_sam.lab.paper.step_cost import step_cost_key
-from friendly_sam.lab.paper.tuning import SEARCH_SEEDS, Contender, Task, validation
+from friendly_sam.lab.paper.tuning import Contender, Task, validation
 from friendly_sam.lab.reading import read_json
 from friendly_sam.lab.search.space import Settings, around, at_edge
 from friendly_sam.lab.search.study import importance
@@ -123,7 +123,7 @@ def _record(task: Task, found: Results, searched: Results, command: str) -> Tune
         task=task.title,
         situation=situation(base),
         command=command,
-        search_seeds=list(SEARCH_SEEDS),
+        search_seeds=list(task.search_seeds),
         entries=entries,
         waiting={
             c.name: _passes(resolve(c.run), base) for c in task.contenders if c.name not in done

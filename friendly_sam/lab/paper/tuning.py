@@ -1,10 +1,10 @@
 """Every method tuned alike: the same number of trials each, then seeds that chose nothing.
 
 An experiment with a `Tuning` runs in three stages, for every contender of every task alike. Some
-trials are spread over its whole space, with two seeds each. Others lie in the half of the space
-around the best of them, which reaches past an edge where the best lies near one: so a range that
-was too narrow is widened. `TRIALS` says how many, the same for all. The trial with the best mean
-validation accuracy is chosen, and only runs of it on fresh seeds are reported.
+trials are spread over its whole space, with two seeds each or more. Others lie in the half of the
+space around the best of them, which reaches past an edge where the best lies near one: so a range
+that was too narrow is widened. `TRIALS` says how many, the same for all. The trial with the best
+mean validation accuracy is chosen, and only runs of it on fresh seeds are reported.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Task:
     """What distinguishes the tasks of a panel: noise, batch size."""
     unit: str = ""
     """What x is, for the name of the task."""
+    search_seeds: tuple[int, ...] = SEARCH_SEEDS
+    """With which each trial is run: more of them where runs of one setting differ much."""
 
     @property
     def title(self) -> str:
@@ -92,7 +94,7 @@ class Task:
                 panel=self.title,
                 method=contender.name,
                 x=float(number),
-                runs=tuple(replace(as_trial(run), seed=seed) for seed in SEARCH_SEEDS),
+                runs=tuple(replace(as_trial(run), seed=seed) for seed in self.search_seeds),
             )
             for number, run in enumerate(runs, start=first)
         ]
