@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from friendly_sam.lab.config.settings import changed
+from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.claims import beats
 from friendly_sam.lab.paper.experiment import Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of
@@ -78,7 +79,7 @@ def _long_tasks(scale: Scale) -> list[Task]:
     noise = f"{100 * LABEL_NOISE[scale]:g} % random labels"
     return [
         Task(
-            panel=f"CIFAR-10, {images:,} images, {EPOCHS} epochs with crops, {noise}",
+            panel=f"CIFAR-10, {counted(images, 'image')}, {EPOCHS} epochs with crops, {noise}",
             contenders=tuple(
                 _for_long(contender(scale, "cifar10", method, name=name), images, times)
                 for name, (method, times) in LONG.items()
