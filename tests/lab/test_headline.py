@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from friendly_sam.lab.paper.headline import FILE, LONGER, METHODS, SOURCES, lines, refresh
 from friendly_sam.lab.paper.tuned_record import read_records
@@ -38,3 +44,24 @@ def test_the_picture_is_drawn_where_there_are_records(tmp_path: Path) -> None:
     source.write_bytes((DOCS / "results" / SOURCES[1]).read_bytes())
     assert refresh(tmp_path).read_bytes().startswith(b"<?xml")
     assert (DOCS / "results" / FILE).is_file()
+
+
+def test_no_words_of_the_picture_are_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beyond: list[str] = []
+    save = Figure.savefig
+
+    def look(figure: Figure, *arguments: Any, **options: Any) -> None:
+        save(figure, *arguments, **options)
+        FigureCanvasAgg(figure).draw()
+        axes = figure.axes[0]
+        for text in (axes.xaxis.label, axes.title, *axes.get_yticklabels()):
+            box = text.get_window_extent()
+            if box.x0 < 0 or box.x1 > figure.bbox.width:
+                beyond.append(text.get_text())
+
+    monkeypatch.setattr(Figure, "savefig", look)
+    shutil.copytree(DOCS / "results", tmp_path / "results", ignore=shutil.ignore_patterns("*.svg"))
+    refresh(tmp_path)
+    assert beyond == []

@@ -100,7 +100,7 @@ def draw(shown: Sequence[Line], path: Path) -> None:
         axes.set_yticks(range(len(shown)), [line.label for line in shown], fontsize=9)
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel("points of test accuracy, 95 % intervals (filled: significant)")
+        axes.set_xlabel("points of test accuracy, 95 % intervals\n(filled: significant)")
         title(axes, "Lead over the tuned base optimizer")
         legend_below(axes, names)
 
