@@ -72,7 +72,11 @@ def test_every_contender_has_as_many_trials_with_seeds_that_report_nothing(
     if scale not in found.mapping or not is_tuned(found, scale):
         return
     assert found.tuning is not None
+    words = {2: "two seeds", 5: "five seeds"}
+    told = [number for number, text in words.items() if text in found.mapping[scale]]
     for task in found.tuning.tasks(scale):
+        assert told in ([], [len(task.search_seeds)])
+        assert task.x is None or task.unit == found.x_unit
         for contender in task.contenders:
             wide = contender.wide()
             trials = [*wide, *contender.near(wide[0])]

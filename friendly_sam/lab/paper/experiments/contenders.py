@@ -13,7 +13,7 @@ from typing import Any
 from friendly_sam.lab.config.resolve import label
 from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.counting import counted
-from friendly_sam.lab.paper.experiment import Scale
+from friendly_sam.lab.paper.experiment import RANDOM_LABELS, Scale
 from friendly_sam.lab.paper.experiments.scales import (
     HELD_OUT,
     LABEL_NOISE,
@@ -153,4 +153,4 @@ def panel_of(
 
 def noisy_panel_of(scale: Scale, data: str) -> str:
     """Name a data set with the share of random labels that is usual at the scale."""
-    return f"{panel_of(scale, data)}, {100 * LABEL_NOISE[scale]:g} % random labels"
+    return f"{panel_of(scale, data)}, {100 * LABEL_NOISE[scale]:g}{RANDOM_LABELS}"

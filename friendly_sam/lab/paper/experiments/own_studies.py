@@ -8,7 +8,7 @@ from typing import Any
 from friendly_sam.lab.config.settings import changed
 from friendly_sam.lab.counting import counted
 from friendly_sam.lab.paper.claims import beats
-from friendly_sam.lab.paper.experiment import Experiment, Scale
+from friendly_sam.lab.paper.experiment import RANDOM_LABELS, Experiment, Scale
 from friendly_sam.lab.paper.experiments.contenders import PROTOCOL, contender, panel_of
 from friendly_sam.lab.paper.experiments.scales import LABEL_NOISE
 from friendly_sam.lab.paper.experiments.tables import timed
@@ -76,7 +76,7 @@ largest weight decay, and F-SAM's best of ten the smallest learning rate."""
 def _long_tasks(scale: Scale) -> list[Task]:
     if scale != "medium":
         return []
-    noise = f"{100 * LABEL_NOISE[scale]:g} % random labels"
+    noise = f"{100 * LABEL_NOISE[scale]:g}{RANDOM_LABELS}"
     return [
         Task(
             panel=f"CIFAR-10, {counted(images, 'image')}, {EPOCHS} epochs with crops, {noise}",
